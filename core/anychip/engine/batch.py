@@ -1,0 +1,161 @@
+"""What crosses between scheduler and device: one `Batch` down and one `StepResult` up a step. No torch here.
+
+T tokens, R rows scheduled, L positions whose logits are wanted, B blocks of the longest table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+Int32 = npt.NDArray[np.int32]
+Float32 = npt.NDArray[np.float32]
+
+SAMPLE = -1
+"""In `Batch.targets`: sample a token here rather than score one."""
+
+PENDING = -1
+"""In `Batch.token_ids`: this row's newest token, which is still on the device."""
+
+NULL_BLOCK = 0
+"""The block nobody owns: tables are padded with it, and a padding token may write to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowSampling:
+    """Sampling of one row, in token ids and with its seed resolved: what the device has to know."""
+
+    seed: int
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    min_tokens: int = 0
+    stop_token_ids: tuple[int, ...] = ()
+    """Ends of sequence that are masked until `min_tokens` tokens are out."""
+    bad_words: tuple[tuple[int, ...], ...] = ()
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    allowed_token_ids: tuple[int, ...] | None = None
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
+
+    @property
+    def needs_history(self) -> bool:
+        """Whether the tokens so far change what may be sampled next."""
+        return bool(
+            self.presence_penalty or self.frequency_penalty or self.repetition_penalty != 1.0 or self.bad_words
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedRow:
+    """A request takes `row` from this step on; the device keeps its state until the row is retired.
+
+    `prompt_token_ids` and `output_token_ids` are given where `sampling.needs_history`, else they are None.
+    The output is not empty when a preempted request comes back.
+    """
+
+    row: int
+    sampling: RowSampling
+    prompt_length: int
+    prompt_token_ids: Int32 | None = None
+    output_token_ids: Int32 | None = None
+    adapter: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockCopy:
+    """Copy one block of a group's caches before the step's forward runs."""
+
+    group: int
+    source: int
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One step: a ragged batch in which rows with a single token come first.
+
+    The arrays are the scheduler's own and change at its next step: a runner copies what it needs before `submit` returns.
+    A step with no tokens is legal; it only admits and retires rows.
+    """
+
+    step: int
+    token_ids: Int32
+    """[T] ids; PENDING where the device still holds the row's newest token."""
+    positions: Int32
+    """[T] position of each token in its request."""
+    query_start: Int32
+    """[R+1] row r owns tokens query_start[r] to query_start[r+1]."""
+    seq_lens: Int32
+    """[R] tokens in the cache once this step has run."""
+    block_tables: tuple[Int32, ...]
+    """One [R, B] table a KV group, padded with NULL_BLOCK."""
+    rows: Int32
+    """[R] stable row of each request."""
+    logits_at: Int32
+    """[L] ascending indices into the T tokens."""
+    targets: Int32
+    """[L] SAMPLE, or the token to score."""
+    num_single: int = 0
+    """How many of the first rows bring exactly one token."""
+    admitted: tuple[AdmittedRow, ...] = ()
+    retired: tuple[int, ...] = ()
+    """Rows freed before this step's admissions; a row may be in both."""
+    block_copies: tuple[BlockCopy, ...] = ()
+
+    @property
+    def num_tokens(self) -> int:
+        """T."""
+        return len(self.token_ids)
+
+    @property
+    def num_rows(self) -> int:
+        """R."""
+        return len(self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Logprobs:
+    """Log-probabilities of N tokens and of up to K alternatives each, best first; from the model's own logits,
+    before penalties and temperature.
+
+    `token_ids` [N, K+1] int32 and `values` [N, K+1] float32 hold the token itself in column 0; `ranks` [N] counts
+    from 1. K is the largest number that any row asked for.
+    """
+
+    token_ids: Int32
+    values: Float32
+    ranks: Int32
+
+
+@dataclass(frozen=True, slots=True)
+class PromptLogprobs:
+    """Scores of prompt tokens: entry m scores the token at `positions[m]` (never 0) of `rows[m]`."""
+
+    rows: Int32
+    positions: Int32
+    logprobs: Logprobs
+
+
+def _no_rows() -> Int32:
+    return np.zeros(0, np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What a step brought back. `rows` that sampled, in batch order; row i gave token_ids[token_start[i]:token_start[i+1]]."""
+
+    rows: Int32 = field(default_factory=_no_rows)
+    token_start: Int32 = field(default_factory=lambda: np.zeros(1, np.int32))
+    token_ids: Int32 = field(default_factory=_no_rows)
+    logprobs: Logprobs | None = None
+    """For all N tokens, when any row asked."""
+    prompt_logprobs: PromptLogprobs | None = None
+    errors: dict[int, str] = field(default_factory=dict)
+    """Rows that failed, each with a sentence; the others are good."""

@@ -1,0 +1,1 @@
+"""Ops: reference, input generator, tolerance, implementations; `bind` chooses once at load."""

@@ -1,0 +1,1 @@
+"""Communicators and sharding, applied to a model from outside."""

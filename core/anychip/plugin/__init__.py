@@ -1,0 +1,49 @@
+"""What a plugin imports: the hook marker and the contract."""
+
+from __future__ import annotations
+
+from anychip.plugin.contract import (
+    API_VERSION,
+    Capabilities,
+    Communicator,
+    Control,
+    KVGroup,
+    KVPlan,
+    KVSpec,
+    Late,
+    Memory,
+    ModelInfo,
+    ModelSource,
+    Pending,
+    Plane,
+    Platform,
+    PlatformSpec,
+    Probe,
+    Ready,
+    Runner,
+    Step,
+)
+from anychip.plugin.hookspec import hookimpl
+
+__all__ = [
+    "API_VERSION",
+    "Capabilities",
+    "Communicator",
+    "Control",
+    "KVGroup",
+    "KVPlan",
+    "KVSpec",
+    "Late",
+    "Memory",
+    "ModelInfo",
+    "ModelSource",
+    "Pending",
+    "Plane",
+    "Platform",
+    "PlatformSpec",
+    "Probe",
+    "Ready",
+    "Runner",
+    "Step",
+    "hookimpl",
+]

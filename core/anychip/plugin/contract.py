@@ -1,0 +1,306 @@
+"""The contract between the core and a platform. Everything a plugin may rely on is here, in `Batch`, and in the ops.
+
+`Platform` is the narrow door: bring a `Runner` in any framework. `TorchPlatform` (anychip.runner) is the wide one:
+name a torch device and override what your chip does better.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from anychip.engine.batch import Batch, StepResult
+
+if TYPE_CHECKING:
+    from anychip.config import EngineConfig
+
+API_VERSION = 0
+"""Version of this contract, of `Batch`, `StepResult`, `KVSpec` and of the op signatures together."""
+
+AttentionKind = Literal["full", "sliding", "latent", "recurrent", "cross", "none"]
+Progress = Callable[[str, int, int], None]
+"""Called with (what, done, total) while something long goes on."""
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What a platform says of this machine. Score 0: it cannot run here, and `reason` says why. No side effects."""
+
+    score: int
+    reason: str = ""
+    devices: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes of a device: `free` for us to take now, out of `total`."""
+
+    free: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What a platform can do, as data. The core reads it; nobody asks who the platform is."""
+
+    dtypes: tuple[str, ...] = ("float32",)
+    """Types it computes in, best first: float32, bfloat16, float16."""
+    block_sizes: tuple[int, ...] = (16,)
+    """Tokens of a KV block its kernels take, best first."""
+    steps_in_flight: int = 1
+    """Steps that may be submitted before the first one's result is read."""
+    batched_tokens: int = 2048
+    """Token budget of a step unless the user says otherwise."""
+    memory_utilization: float = 0.9
+    """Part of the memory the engine takes unless the user says otherwise."""
+    attention_kinds: tuple[AttentionKind, ...] = ("full", "sliding")
+    """Kinds of KV its attention reads."""
+    weight_formats: tuple[str, ...] = ()
+    """Quantized formats kept as they are (`int4`, `int8`, `fp8`); all else is dequantized at load."""
+    refused_references: tuple[str, ...] = ()
+    """Ops whose reference would be uselessly slow here: without a kernel, start is refused."""
+    collective_backend: str | None = None
+    """torch.distributed's backend name for the default communicator; None: one rank only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plane:
+    """One named array of a KV cache: `shape` of one token's entry, e.g. (kv_heads, head_dim)."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Bytes of one token's entry."""
+        size = {"float32": 4, "bfloat16": 2, "float16": 2, "int8": 1, "uint8": 1, "float8_e4m3fn": 1}[self.dtype]
+        for extent in self.shape:
+            size *= extent
+        return size
+
+
+@dataclass(frozen=True, slots=True)
+class KVSpec:
+    """What one layer caches. Layers with equal specs share a group, a block table and lengths."""
+
+    kind: AttentionKind
+    planes: tuple[Plane, ...]
+    window: int | None = None
+    """Tokens a sliding layer sees, the current one included."""
+    causal: bool = True
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Bytes one layer keeps for a token."""
+        return sum(plane.bytes_per_token for plane in self.planes)
+
+
+@dataclass(frozen=True, slots=True)
+class KVGroup:
+    """Layers that share a block table: `layers` are indices into `ModelInfo.kv_specs`."""
+
+    spec: KVSpec
+    layers: tuple[int, ...]
+    num_blocks: int
+    """Blocks to allocate, NULL_BLOCK included."""
+
+
+@dataclass(frozen=True, slots=True)
+class KVPlan:
+    """What the core decided over all groups and ranks; the runner allocates it."""
+
+    groups: tuple[KVGroup, ...]
+    block_size: int
+    max_num_seqs: int
+    max_model_len: int
+    max_num_batched_tokens: int
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all caches."""
+        return sum(
+            group.num_blocks * self.block_size * group.spec.bytes_per_token * len(group.layers) for group in self.groups
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What the runner says of the model it has loaded."""
+
+    kv_specs: tuple[KVSpec, ...]
+    """One a layer, in order."""
+    vocab_size: int
+    max_model_len: int
+    """Positions the model was made for."""
+    weight_bytes: int = 0
+    dtype: str = "float32"
+    notes: tuple[str, ...] = ()
+    """Lines for the start-up log: what fell back, which library is in use."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSource:
+    """Where a model lies, resolved on this machine."""
+
+    name: str
+    path: Path
+    """A folder, or a .gguf file."""
+    kind: Literal["safetensors", "gguf"]
+    config: Mapping[str, Any]
+    """Content of config.json, or the same made from GGUF metadata."""
+    generation_config: Mapping[str, Any]
+
+
+class Pending(ABC, Generic[T_co]):
+    """A value the device is still working on."""
+
+    @abstractmethod
+    def result(self) -> T_co:
+        """Wait for it. A device error is raised here."""
+
+
+class Ready(Pending[T_co]):
+    """A value that is there already."""
+
+    def __init__(self, value: T_co) -> None:
+        self._value = value
+
+    def result(self) -> T_co:
+        """The value."""
+        return self._value
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """What the host knew only after the forward was submitted: grammar masks by row, drafts by row."""
+
+    masks: Mapping[int, Any]
+
+
+class Step(ABC):
+    """A forward pass under way."""
+
+    @abstractmethod
+    def finish(self, late: Late | None = None) -> Pending[StepResult]:
+        """Sample. Called once a step, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """An order to every rank between two steps: adapters, weights, sleep. `kind` says which."""
+
+    kind: str
+    arguments: Mapping[str, Any]
+
+
+class Runner(ABC):
+    """Runs one model on one rank's devices."""
+
+    @abstractmethod
+    def load(self, source: ModelSource, progress: Progress) -> ModelInfo:
+        """Bring the weights to the device. Raises `UserError` for what the user can fix."""
+
+    @abstractmethod
+    def measure(self) -> Memory:
+        """Memory left after the worst step (the full token budget) has run once."""
+
+    @abstractmethod
+    def start(self, plan: KVPlan) -> None:
+        """Allocate the caches and warm up."""
+
+    @abstractmethod
+    def submit(self, batch: Batch) -> Step:
+        """Start a forward pass; returns before the device is done and keeps no reference to the batch's arrays."""
+
+    def control(self, request: Control) -> Pending[None]:
+        """Carry out an order between steps. By default every kind is refused."""
+        from anychip.errors import UserError
+
+        raise UserError(f"This platform's runner does not know the order {request.kind!r}.")
+
+    def close(self) -> None:
+        """Give back memory; further calls are a bug."""
+        return None
+
+
+class Communicator(ABC):
+    """Collectives of one group of ranks. Tensors are the platform's own; all calls are ordered on its stream."""
+
+    rank: int
+    size: int
+
+    @abstractmethod
+    def all_reduce(self, tensor: Any) -> Any:
+        """Sum over ranks, [..] -> [..]."""
+
+    @abstractmethod
+    def all_gather(self, tensor: Any, axis: int) -> Any:
+        """Concatenate the ranks' parts along `axis`."""
+
+    @abstractmethod
+    def reduce_scatter(self, tensor: Any, axis: int) -> Any:
+        """Sum over ranks, then keep this rank's part along `axis`."""
+
+    @abstractmethod
+    def all_to_all(self, tensor: Any, send: Sequence[int], receive: Sequence[int]) -> Any:
+        """Exchange parts of axis 0: `send[r]` rows go to rank r, `receive[r]` come from it."""
+
+    @abstractmethod
+    def broadcast(self, tensor: Any, root: int) -> Any:
+        """Rank `root`'s value on every rank."""
+
+    @abstractmethod
+    def send(self, tensor: Any, to: int) -> None:
+        """Hand a tensor to another rank."""
+
+    @abstractmethod
+    def receive(self, tensor: Any, source: int) -> Any:
+        """Fill `tensor` with what `source` sent."""
+
+    @abstractmethod
+    def barrier(self) -> None:
+        """Return once every rank has come here."""
+
+
+class Platform(ABC):
+    """One kind of hardware, opened on the devices of one rank."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do, as data; the defaults promise little."""
+        return Capabilities()
+
+    @abstractmethod
+    def memory(self) -> Memory:
+        """Free and total bytes now."""
+
+    @abstractmethod
+    def runner(self, config: EngineConfig) -> Runner:
+        """The platform's model runner. `config` has every None that matters filled in."""
+
+    def communicator(self, group: Sequence[int]) -> Communicator:
+        """Collectives among the ranks of `group`; a platform with one rank has none."""
+        from anychip.errors import UserError
+
+        raise UserError(
+            "This platform declares no collectives.", "Run on one device, or use a platform that lists a backend."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformSpec:
+    """What a plugin registers: a name, a probe without side effects, and how to open it."""
+
+    name: str
+    probe: Callable[[], Probe]
+    open: Callable[[Sequence[int]], Platform]
+    """Called with device indices."""
+    api_version: int = API_VERSION
+    extra: str = ""
+    """What to install when it is missing, e.g. `anychip[name]`."""

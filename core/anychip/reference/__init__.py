@@ -1,0 +1,1 @@
+"""The built-in platform: plain torch operators on any torch device."""

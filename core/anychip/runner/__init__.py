@@ -1,0 +1,1 @@
+"""The step loop of a torch device."""

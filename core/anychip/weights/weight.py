@@ -1,0 +1,64 @@
+"""The canonical weight: every checkpoint format is read into it, every kernel starts from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A named run of output rows: fused weights remember what they were made of (q, k, v; gate, up)."""
+
+    name: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Quantization:
+    """How integer values become numbers: (value - zero_point) * scale, a scale for each group of inputs.
+
+    `bits` is 4 or 8, `group_size` the inputs that share a scale (0: the whole row), `scale` [N, K / group_size] float,
+    `zero_point` the same shape or None (symmetric), `activation` says whether activations are quantized too:
+    `none`, `token` (one scale a token, at run time) or `static`.
+    """
+
+    format: str
+    bits: int
+    group_size: int
+    scale: torch.Tensor
+    zero_point: torch.Tensor | None = None
+    activation: str = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A linear layer's matrix [N, K].
+
+    `values` is [N, K] in a float type, or with `quantization` [N, K] int8 / uint8, one value an element. `prepared` is
+    the platform's own repacking for its GEMM, made once at load by `prepare_weight`, which may drop `values`.
+    """
+
+    values: torch.Tensor | None
+    shape: tuple[int, int]
+    parts: tuple[Part, ...] = ()
+    quantization: Quantization | None = None
+    prepared: object | None = None
+
+    def dequantize(self, dtype: torch.dtype) -> torch.Tensor:
+        """[N, K] in `dtype`. The definition of what the weight means."""
+        assert self.values is not None, "the platform dropped this weight's values"
+        if self.quantization is None:
+            return self.values.to(dtype)
+        quantization = self.quantization
+        rows, columns = self.shape
+        group = quantization.group_size or columns
+        values = self.values.float().view(rows, columns // group, group)
+        if quantization.zero_point is not None:
+            values = values - quantization.zero_point.float().unsqueeze(-1)
+        return (values * quantization.scale.float().unsqueeze(-1)).view(rows, columns).to(dtype)
+
+    def with_prepared(self, prepared: object, keep_values: bool = False) -> Weight:
+        """The same weight repacked; `values` go unless kept."""
+        return replace(self, prepared=prepared, values=self.values if keep_values else None)
