@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -90,7 +90,7 @@ class Op:
     composite: bool = False
     family: str = ""
     """Ops of one family share private data (a cache layout, a plan): all of them come from one provider, or none."""
-    tolerance: Mapping[tuple[NumericClass, str], float] = TOLERANCE
+    tolerance: Mapping[tuple[NumericClass, str], float] = field(default_factory=lambda: TOLERANCE)
 
 
 @dataclass(frozen=True, slots=True)
