@@ -1,7 +1,7 @@
 """The extras of the root distribution.
 
-`anychip[cpu]` means `./platforms/cpu` inside a clone and `anychip-cpu==<same version>` in a release. A release build
-says so with ANYCHIP_RELEASE=1 (`ci/release.sh` sets it); a source distribution holds no platforms, so it always pins.
+`anychip[cpu]` means `./platforms/cpu` inside a clone, and `anychip-cpu==<same version>` in a release, which
+`ci/release.sh` builds with ANYCHIP_RELEASE=1.
 """
 
 from __future__ import annotations

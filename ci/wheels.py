@@ -1,0 +1,44 @@
+"""Checks the metadata of release wheels: one version everywhere, each sibling pinned to it, no path of a machine."""
+
+from __future__ import annotations
+
+import re
+import sys
+import zipfile
+from email.message import Message
+from email.parser import Parser
+from pathlib import Path
+
+SIBLING = re.compile(r"^anychip(?:-\w+)?(?![\w-])")
+
+
+def metadata(wheel: Path) -> Message:
+    """The METADATA file of a wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        return Parser().parsestr(archive.read(name).decode())
+
+
+def check(folder: Path) -> list[str]:
+    """Every problem of the wheels in a folder."""
+    wheels = sorted(folder.glob("anychip*.whl"))
+    described = {wheel.name: metadata(wheel) for wheel in wheels}
+    versions = {str(message["Version"]) for message in described.values()}
+    if len(versions) != 1:
+        return [f"{folder}: the wheels carry {len(versions)} versions: {sorted(versions)}"]
+    (version,) = versions
+    problems = []
+    for name, message in described.items():
+        for requirement in message.get_all("Requires-Dist", []):
+            sibling = SIBLING.match(requirement)
+            if "file:" in requirement or " @ " in requirement:
+                problems.append(f"{name}: requires a path: {requirement}")
+            elif sibling and not re.match(rf"{re.escape(sibling.group() + '==' + version)}(\s*;.*)?$", requirement):
+                problems.append(f"{name}: must pin {sibling.group()}=={version}, has {requirement}")
+    return problems
+
+
+if __name__ == "__main__":
+    found = check(Path(sys.argv[1]))
+    print("\n".join(found) or "wheels: ok")
+    sys.exit(1 if found else 0)

@@ -1,0 +1,46 @@
+"""Layer 0 loads without torch and transformers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import layers
+import pytest
+from sources import ROOT, Source, sources
+
+
+def module_name(source: Source) -> str:
+    """The import name of a file in core/."""
+    return source.name.removeprefix("core/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+LAYER_0 = [
+    module_name(source)
+    for source in sources(ROOT, ("core/anychip",), (".py",))
+    if layers.room(source) in layers.LAYER_0 and not source.name.endswith("__main__.py")
+]
+
+PROBE = """
+import importlib, sys
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+print(*sorted({"torch", "transformers"} & {*sys.modules}))
+"""
+
+
+def heavy_after(*names: str) -> str:
+    """Which heavy libraries a fresh interpreter has loaded after importing some modules."""
+    command = [sys.executable, "-c", PROBE, *names]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_all_of_layer_0_loads_without_torch() -> None:
+    assert heavy_after(*LAYER_0) == ""
+
+
+@pytest.mark.parametrize("name", ["anychip", "anychip.config", "anychip.engine.scheduler", "anychip_api"])
+def test_a_module_alone_loads_without_torch(name: str) -> None:
+    assert heavy_after(name) == ""
