@@ -19,6 +19,7 @@ from sources import Source, run, sources
 CORE = "core/anychip/"
 LAYER_0 = ("__init__", "config", "errors", "log", "sampling_params", "version", "plugin", "engine", "cache", "text")
 LAYER_1 = ("ops", "sample", "weights", "models", "parallel", "runner", "reference", "triton", "testing", "cli")
+LIGHT = {"weights.__init__", "weights.gguf_metadata", "weights.gguf_types", "weights.json_file"}  # the tokenizer's too
 HEAVY = ("torch", "transformers")
 SERVES = "core/anychip/cli/"  # the command line puts core and api together, inside functions
 
@@ -26,6 +27,16 @@ SERVES = "core/anychip/cli/"  # the command line puts core and api together, ins
 def room(source: Source) -> str:
     """The part of core/anychip a file belongs to: its folder, or its own name at the top."""
     return source.name.removeprefix(CORE).split("/")[0].removesuffix(".py")
+
+
+def in_layer_0(source: Source) -> bool:
+    """Whether a file of core/anychip must load without torch."""
+    return room(source) in LAYER_0 or module(source).removeprefix("anychip.") in LIGHT
+
+
+def module(source: Source) -> str:
+    """The import name of a file in core/: `anychip.engine.__init__` for a package."""
+    return source.name.removeprefix("core/").removesuffix(".py").replace("/", ".")
 
 
 def packages(root: Path) -> dict[str, str]:
@@ -40,7 +51,8 @@ def layer_0_problem(found: Import) -> str | None:
         return None
     if found.within(*HEAVY):
         return "layer 0 imports it only inside a function"
-    if found.within(*(f"anychip.{name}" for name in LAYER_1)):
+    light = found.within(*(f"anychip.{name}" for name in LIGHT))
+    if found.within(*(f"anychip.{name}" for name in LAYER_1)) and not light:
         return "layer 0 does not load layer 1"
     return None
 
@@ -57,7 +69,7 @@ def core_problem(source: Source, found: Import, platforms: tuple[str, ...]) -> s
         return "a model calls no collective"
     if room(source) == "models" and found.within("gguf", "safetensors"):
         return "a model knows no file format"
-    return layer_0_problem(found) if room(source) in LAYER_0 else None
+    return layer_0_problem(found) if in_layer_0(source) else None
 
 
 def api_problem(found: Import, platforms: tuple[str, ...]) -> str | None:

@@ -7,18 +7,13 @@ import sys
 
 import layers
 import pytest
-from sources import ROOT, Source, sources
-
-
-def module_name(source: Source) -> str:
-    """The import name of a file in core/."""
-    return source.name.removeprefix("core/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+from sources import ROOT, sources
 
 
 LAYER_0 = [
-    module_name(source)
+    layers.module(source).removesuffix(".__init__")
     for source in sources(ROOT, ("core/anychip",), (".py",))
-    if layers.room(source) in layers.LAYER_0 and not source.name.endswith("__main__.py")
+    if layers.in_layer_0(source)
 ]
 
 PROBE = """

@@ -1,7 +1,7 @@
 """Each shell command in the documents is executed somewhere, or says what it needs and exists.
 
-The marker on the line above a block says which: `run` and `test` are executed by ci/readme.sh in a clean clone, `tested`
-here, and `needs: ...` cannot be, so each `anychip` call in it is compared with `--help`.
+The marker on the line above a block says which: `run` and `test` are executed by ci/readme.sh in a clean clone,
+`tested` here, and `needs: ...` cannot be, so each `anychip` call in it is compared with `--help`.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def test_fences_carry_their_markers() -> None:
 
 
 def test_commands_are_found_between_operators() -> None:
-    text = 'A=1 anychip serve x --port=1 \\\n  --dtype "float32" & sleep 1 && anychip platforms | grep anychip\nanychip -h'
+    text = 'A=1 anychip serve x --port=1 \\\n  --dtype "f16" & sleep 1 && anychip platforms | grep anychip\nanychip -h'
     assert commands(text) == [
         Command("serve", ("--port", "--dtype")),
         Command("platforms", ()),
