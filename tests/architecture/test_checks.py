@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 import budget
 import habits
 import layers
-import pytest
 import words
 from sources import ROOT
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import layers
 import pytest
-from sources import ROOT, sources
 
+import layers
+from sources import ROOT, sources
 
 LAYER_0 = [
     layers.module(source).removesuffix(".__init__")

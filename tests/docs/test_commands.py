@@ -14,9 +14,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from sources import ROOT
-
 from tests.docs.documents import Block, blocks, commands
+
+from sources import ROOT
 
 BLOCKS = blocks()
 BIN = Path(sys.executable).parent

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fences import fences
-
 from tests.docs.documents import Command, commands
+
+from fences import fences
 
 MARKDOWN = """
 <!-- run -->

@@ -7,6 +7,7 @@ import sys
 import tomllib
 
 import pytest
+
 from imports import imports
 from sources import ROOT, sources
 

@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
 import wheels
 from sources import ROOT, listed
 
