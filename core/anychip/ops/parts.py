@@ -1,0 +1,54 @@
+"""The bound ops: one attribute each, typed, resolved once at load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from anychip.ops.attention import AttentionInputs
+from anychip.ops.op import Binding
+from anychip.plugin.contract import KVSpec
+from anychip.weights.weight import Weight
+
+
+class PagedAttention(Protocol):
+    """Signature of `paged_attention`."""
+
+    def __call__(
+        self, q: Tensor, cache: Any, plan: Any, scale: float, softcap: float = 0.0, sinks: Tensor | None = None
+    ) -> Tensor:
+        """See anychip.ops.attention.paged_attention."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The plain ops: what composites are made of. Caches and plans belong to whoever provides the attention family."""
+
+    rms_norm: Callable[[Tensor, Tensor, float], Tensor]
+    add_rms_norm: Callable[[Tensor, Tensor, Tensor, float], tuple[Tensor, Tensor]]
+    silu_mul: Callable[[Tensor], Tensor]
+    gelu_mul: Callable[[Tensor, str], Tensor]
+    rope: Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+    linear: Callable[[Tensor, Weight, Tensor | None], Tensor]
+    embedding: Callable[[Tensor, Tensor], Tensor]
+    new_cache: Callable[[KVSpec, int, int, torch.device | str], Any]
+    copy_blocks: Callable[[Any, Tensor, Tensor], None]
+    plan_attention: Callable[[AttentionInputs, KVSpec, int], Any]
+    kv_write: Callable[[Tensor, Tensor, Any, Any], None]
+    paged_attention: PagedAttention
+
+
+@dataclass(frozen=True, slots=True)
+class Ops(Parts):
+    """All ops of one loaded model, and how each was resolved."""
+
+    norm_linear: Callable[[Tensor, Tensor | None, Tensor, float, Weight, Tensor | None], tuple[Tensor, Tensor]]
+    qk_norm_rope_kv_write: Callable[
+        [Tensor, Tensor, Tensor, Tensor | None, Tensor | None, float, Tensor, Tensor, Any, Any], Tensor
+    ]
+    gated_mlp: Callable[[Tensor, Weight, Weight, str], Tensor]
+    bindings: tuple[Binding, ...] = ()

@@ -1,0 +1,33 @@
+"""Model shapes that every op is tried on: each ratio of query to cached heads, unusual head sizes, block sizes."""
+
+from __future__ import annotations
+
+from anychip.ops.op import OpSpec
+
+# (heads, cached heads, head size, block size, windows, softcap, sinks)
+_SHAPES = (
+    (4, 4, 32, 16, (), False, False),
+    (9, 3, 64, 16, (24,), False, False),
+    (8, 2, 80, 32, (1, 70), True, False),
+    (8, 1, 16, 8, (5,), False, True),
+)
+
+
+def case_specs(dtype: str) -> tuple[OpSpec, ...]:
+    """Small models in `dtype` with grouped-query ratios 1, 3, 4 and 8."""
+    return tuple(
+        OpSpec(
+            dtype=dtype,
+            hidden_size=heads * 16,
+            num_heads=heads,
+            num_kv_heads=kv_heads,
+            head_dim=head_dim,
+            vocab_size=211,
+            intermediate_size=heads * 24,
+            block_size=block_size,
+            windows=windows,
+            softcap=softcap,
+            sinks=sinks,
+        )
+        for heads, kv_heads, head_dim, block_size, windows, softcap, sinks in _SHAPES
+    )
