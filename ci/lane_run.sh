@@ -7,4 +7,8 @@ answer=$(mktemp)
 trap 'rm -f "$answer"' EXIT
 ci/readme.sh run | tee "$answer"
 grep -q Paris "$answer" || { echo "lane run: FAILED, the answer does not name Paris"; exit 1; }
+if grep -q 'torch-[0-9.]*+cpu' "$answer" && grep -qiE '(nvidia|triton)[a-z0-9-]*-[0-9]' "$answer"; then
+  echo "lane run: FAILED, a CPU install brought GPU packages"
+  exit 1
+fi
 echo "lane run: ran"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import tomllib
+from importlib import metadata
 
 import pytest
 
@@ -53,6 +54,16 @@ def test_each_dependency_is_pinned_for_ci() -> None:
     pins = {canonical(line) for line in lines if "==" in line}
     assert pins >= REQUIRED | FOR_TESTS
     assert not any(name.startswith("nvidia") or name == "triton" for name in pins)
+
+
+def test_nothing_but_torch_brings_gpu_packages() -> None:
+    reached, waiting = set(), {canonical(line) for line in metadata.requires("anychip") or [] if "extra ==" not in line}
+    while waiting:
+        name = waiting.pop()
+        reached.add(name)
+        requirements = [] if name == "torch" else metadata.requires(name) or []
+        waiting |= {canonical(line) for line in requirements if ";" not in line} - reached
+    assert not [name for name in reached if name.startswith("nvidia") or name == "triton"]
 
 
 def test_each_platform_folder_has_its_extra() -> None:
