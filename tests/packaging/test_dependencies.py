@@ -70,3 +70,5 @@ def test_each_platform_folder_has_its_extra() -> None:
     assert EXTRAS["platforms"] == sorted(path.parent.name for path in ROOT.glob("platforms/*/pyproject.toml"))
     for name in EXTRAS["platforms"]:
         assert (ROOT / "platforms" / name / "Containerfile").is_file()
+        assert f"platforms/{name}/anychip_{name}" in PROJECT["tool"]["mypy"]["files"]
+        assert f"platforms/{name}" in PROJECT["tool"]["ruff"]["src"]
