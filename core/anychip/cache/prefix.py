@@ -1,0 +1,57 @@
+"""Prefix caching: a hash chain over full blocks, and the index from hash to block.
+
+A block's hash covers its own tokens and, through its parent's hash, all tokens before them, so equal hashes mean equal
+beginnings. Hashes are 128 bits of BLAKE2b: nobody can craft two prompts that share a block by accident or intent.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+from anychip.engine.batch import Int32
+
+BlockHash = bytes
+
+
+def root_hash(salt: str) -> BlockHash:
+    """The parent of a sequence's first block; sequences with different salts never meet."""
+    return blake2b(salt.encode(), digest_size=16).digest()
+
+
+def extend_chain(chain: list[BlockHash], tokens: Int32, block_size: int, root: BlockHash) -> None:
+    """Append to `chain` the hashes of all further full blocks of `tokens` [n]."""
+    parent = chain[-1] if chain else root
+    for index in range(len(chain), len(tokens) // block_size):
+        block = tokens[index * block_size : (index + 1) * block_size]
+        parent = blake2b(block.tobytes(), key=parent, digest_size=16).digest()
+        chain.append(parent)
+
+
+class PrefixIndex:
+    """Which block holds which hash; a block holds at most one, and a hash lies in at most one block."""
+
+    def __init__(self) -> None:
+        self._block_of: dict[BlockHash, int] = {}
+        self._hash_of: dict[int, BlockHash] = {}
+
+    def __contains__(self, block: int) -> bool:
+        return block in self._hash_of
+
+    def __len__(self) -> int:
+        return len(self._hash_of)
+
+    def find(self, block_hash: BlockHash) -> int | None:
+        """The block with this hash, or None."""
+        return self._block_of.get(block_hash)
+
+    def publish(self, block: int, block_hash: BlockHash) -> None:
+        """Offer a computed block for reuse; the first block with a hash keeps it."""
+        if block_hash not in self._block_of and block not in self._hash_of:
+            self._block_of[block_hash] = block
+            self._hash_of[block] = block_hash
+
+    def forget(self, block: int) -> None:
+        """The block's content is about to change."""
+        block_hash = self._hash_of.pop(block, None)
+        if block_hash is not None:
+            del self._block_of[block_hash]

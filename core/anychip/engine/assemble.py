@@ -1,0 +1,104 @@
+"""From scheduled rows to a `Batch`: array work only, and only rows that score their prompt cost a loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from anychip.engine.batch import PENDING, SAMPLE, Batch, Int32
+from anychip.engine.request import Rows
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """What the scheduler has to remember of a step until its result is there."""
+
+    step: int
+    rows: Int32
+    """[R] rows scheduled."""
+    ends: Int32
+    """[R] tokens of each row in the cache once the step is done."""
+    sampled: Int32
+    """[S] rows that sample, in batch order."""
+    positions: Int32
+    """[S] index in the row's tokens of what it samples."""
+
+
+def assemble(
+    state: Rows, rows: Int32, counts: Int32, tables: tuple[Int32, ...], block_size: int, step: int
+) -> tuple[Batch, StepRecord]:
+    """The batch in which row rows[i] computes its next counts[i] tokens, single tokens first; advances the rows' counters."""
+    order = np.argsort(counts > 1, kind="stable")
+    rows, counts = rows[order], counts[order]
+    starts = state.num_computed[rows]
+    ends = starts + counts
+    query_start = np.zeros(len(rows) + 1, np.int32)
+    np.cumsum(counts, out=query_start[1:])
+    token_rows, positions = _token_positions(rows, counts, starts, query_start)
+    samples = ends == state.num_tokens[rows]
+    logits_at = query_start[1:][samples] - 1
+    targets = np.full(len(logits_at), SAMPLE, np.int32)
+    logits_at, targets = _add_scored(state, rows, starts, ends, query_start, logits_at, targets)
+    width = (int(ends.max()) + block_size - 1) // block_size
+    batch = Batch(
+        step=step,
+        token_ids=state.tokens[token_rows, positions],
+        positions=positions,
+        query_start=query_start,
+        seq_lens=ends,
+        block_tables=tuple(_lines(table, rows, width) for table in tables),
+        rows=rows,
+        logits_at=logits_at,
+        targets=targets,
+        num_single=int(np.count_nonzero(counts == 1)),
+    )
+    record = StepRecord(step, rows, ends, rows[samples], ends[samples])
+    _advance(state, record)
+    return batch, record
+
+
+def _advance(state: Rows, record: StepRecord) -> None:
+    state.num_computed[record.rows] = record.ends
+    state.tokens[record.sampled, record.positions] = PENDING
+    state.num_tokens[record.sampled] += 1
+    state.last_step[record.rows] = record.step
+
+
+def _token_positions(rows: Int32, counts: Int32, starts: Int32, query_start: Int32) -> tuple[Int32, Int32]:
+    """[T] row and position of each token."""
+    if query_start[-1] == len(rows):
+        return rows, starts
+    offset = np.arange(query_start[-1], dtype=np.int32) - np.repeat(query_start[:-1], counts)
+    return np.repeat(rows, counts), np.repeat(starts, counts) + offset
+
+
+def _lines(table: Int32, rows: Int32, width: int) -> Int32:
+    """[R, width] the rows' lines: a view where the rows are the first ones in order, as they mostly are."""
+    if len(rows) and rows[0] == 0 and rows[-1] == len(rows) - 1 and np.array_equal(rows, np.arange(len(rows))):
+        return table[: len(rows), :width]
+    return table[:, :width][rows]
+
+
+def _add_scored(
+    state: Rows,
+    rows: Int32,
+    starts: Int32,
+    ends: Int32,
+    query_start: Int32,
+    logits_at: Int32,
+    targets: Int32,
+) -> tuple[Int32, Int32]:
+    """Add the positions whose next prompt token is to be scored, keeping `logits_at` ascending."""
+    places, scored = [logits_at], [targets]
+    for index in np.flatnonzero(state.scores_prompt[rows] & (starts < state.prompt_length[rows] - 1)).tolist():
+        row = int(rows[index])
+        first, last = int(starts[index]), min(int(ends[index]), int(state.prompt_length[row]) - 1)
+        base = int(query_start[index]) - first
+        places.append(np.arange(base + first, base + last, dtype=np.int32))
+        scored.append(state.tokens[row, first + 1 : last + 1])
+    if len(places) == 1:
+        return logits_at, targets
+    all_places = np.concatenate(places)
+    order = np.argsort(all_places, kind="stable")
+    return all_places[order], np.concatenate(scored)[order]

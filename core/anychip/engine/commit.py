@@ -1,0 +1,127 @@
+"""From a `StepResult` to what the client is told: tokens, ends, log-probabilities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from anychip.engine.assemble import StepRecord
+from anychip.engine.batch import Int32, Logprobs, StepResult
+from anychip.engine.messages import Finished, LogprobRows
+from anychip.engine.request import Leaving, Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A committed step, for `StepOutputs`."""
+
+    handles: bytes = b""
+    token_start: bytes = b""
+    token_ids: bytes = b""
+    finished: tuple[Finished, ...] = ()
+    logprobs: tuple[LogprobRows, ...] = ()
+
+
+def read_result(state: Rows, record: StepRecord, result: StepResult) -> Outcome:
+    """Write sampled tokens into their rows and find out which sequences ended. Rows that had finished before are dropped."""
+    state.committed[record.rows] = np.maximum(state.committed[record.rows], record.ends)
+    rows, positions, keep = _kept(state, record, result)
+    tokens = result.token_ids[keep]
+    state.tokens[rows, positions] = tokens
+    finished = [*_errors(state, result), *_ended(state, rows, positions, tokens), *_scored(state, record)]
+    logprobs = [*_sampled_logprobs(state, rows, positions, result.logprobs, keep), *_prompt_logprobs(state, result)]
+    return Outcome(
+        handles=state.handles[rows].tobytes(),
+        token_start=np.arange(len(rows) + 1, dtype=np.int32).tobytes(),
+        token_ids=tokens.astype(np.int32, copy=False).tobytes(),
+        finished=tuple(finished),
+        logprobs=tuple(logprobs),
+    )
+
+
+def _kept(state: Rows, record: StepRecord, result: StepResult) -> tuple[Int32, Int32, np.ndarray]:
+    """Rows and positions whose samples count, and where they are in the result."""
+    rows = result.rows
+    assert len(result.token_ids) == len(rows), "one token a row and step, until there is speculation"
+    if len(rows) == len(record.sampled):
+        positions = record.positions
+    else:
+        positions = record.positions[np.isin(record.sampled, rows)]
+    keep = state.leaving[rows] != Leaving.FINISHED
+    if keep.all():
+        return rows, positions, keep
+    return rows[keep], positions[keep], keep
+
+
+def _ended(state: Rows, rows: Int32, positions: Int32, tokens: Int32) -> list[Finished]:
+    stopped = (state.stop_ids[rows] == tokens[:, None]).any(axis=1)
+    full = positions + 1 >= state.limit[rows]
+    finished = []
+    for index in np.flatnonzero(stopped | full).tolist():
+        request, token = state.request(int(rows[index])), int(tokens[index])
+        if stopped[index]:
+            finished.append(Finished(request.handle, "stop", None if token in request.eos_ids else token))
+        else:
+            finished.append(Finished(request.handle, "length"))
+    return finished
+
+
+def _scored(state: Rows, record: StepRecord) -> list[Finished]:
+    """Sequences that only score their prompt end when all of it is computed."""
+    rows = record.rows
+    only = (state.limit[rows] == state.prompt_length[rows]) & (record.ends >= state.limit[rows] - 1)
+    only &= state.leaving[rows] != Leaving.FINISHED
+    return [Finished(int(state.handles[row]), "length") for row in rows[only].tolist()]
+
+
+def _errors(state: Rows, result: StepResult) -> list[Finished]:
+    return [
+        Finished(int(state.handles[row]), "error", error=sentence)
+        for row, sentence in result.errors.items()
+        if state.leaving[row] != Leaving.FINISHED
+    ]
+
+
+def _sampled_logprobs(
+    state: Rows, rows: Int32, positions: Int32, logprobs: Logprobs | None, keep: np.ndarray
+) -> list[LogprobRows]:
+    if logprobs is None:
+        return []
+    found = []
+    for index, where in enumerate(np.flatnonzero(keep).tolist()):
+        request = state.request(int(rows[index]))
+        if request.sampling.logprobs is not None:
+            first, width = int(positions[index]), request.sampling.logprobs + 1
+            found.append(_slice(request.handle, False, first, width, logprobs, slice(where, where + 1)))
+    return found
+
+
+def _prompt_logprobs(state: Rows, result: StepResult) -> list[LogprobRows]:
+    prompt = result.prompt_logprobs
+    if prompt is None or len(prompt.rows) == 0:
+        return []
+    found = []
+    edges = [0, *(np.flatnonzero(np.diff(prompt.rows)) + 1).tolist(), len(prompt.rows)]
+    for start, end in zip(edges, edges[1:], strict=False):
+        row = int(prompt.rows[start])
+        if state.leaving[row] == Leaving.FINISHED:
+            continue
+        request = state.request(row)
+        assert request.sampling.prompt_logprobs is not None, "prompt tokens were scored that nobody asked for"
+        first, width = int(prompt.positions[start]), request.sampling.prompt_logprobs + 1
+        found.append(_slice(request.handle, True, first, width, prompt.logprobs, slice(start, end)))
+    return found
+
+
+def _slice(handle: int, prompt: bool, first: int, width: int, source: Logprobs, where: slice) -> LogprobRows:
+    token_ids, values = source.token_ids[where, :width], source.values[where, :width]
+    return LogprobRows(
+        handle=handle,
+        prompt=prompt,
+        first=first,
+        width=token_ids.shape[1],
+        token_ids=np.ascontiguousarray(token_ids, np.int32).tobytes(),
+        values=np.ascontiguousarray(values, np.float32).tobytes(),
+        ranks=np.ascontiguousarray(source.ranks[where], np.int32).tobytes(),
+    )

@@ -1,0 +1,154 @@
+"""A request inside the engine, and the rows of those that run, as arrays."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+
+from anychip.cache.prefix import BlockHash, root_hash
+from anychip.engine.batch import AdmittedRow, Int32, RowSampling
+from anychip.engine.messages import Submit
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """One sequence. While it runs its tokens and counters live in `Rows`; while it waits, in `tokens`."""
+
+    handle: int
+    tokens: Int32
+    """Prompt and the output so far; all that is known."""
+    prompt_length: int
+    limit: int
+    """Tokens it owns at most: prompt and max_tokens."""
+    sampling: RowSampling
+    stop_ids: tuple[int, ...]
+    eos_ids: tuple[int, ...]
+    root: BlockHash
+    priority: int
+    arrival: int
+    """Number of the request, in the order they came."""
+    arrived: float = field(default_factory=time.monotonic)
+    chain: list[BlockHash] = field(default_factory=list)
+    """Hashes of its full blocks, as far as computed."""
+    row: int = -1
+    started: bool = False
+    aborted: bool = False
+
+    @classmethod
+    def of(cls, message: Submit, arrival: int, priority: bool) -> Request:
+        """The request a message asks for; `priority` tells whether the policy looks at its priority."""
+        prompt = message.prompt_token_ids
+        return cls(
+            handle=message.handle,
+            tokens=prompt,
+            prompt_length=len(prompt),
+            limit=len(prompt) + message.max_tokens,
+            sampling=message.sampling,
+            stop_ids=message.stop_ids,
+            eos_ids=message.eos_ids,
+            root=root_hash(message.cache_salt),
+            priority=message.priority if priority else 0,
+            arrival=arrival,
+        )
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Order among all requests: the lowest runs first and is preempted last."""
+        return self.priority, self.arrival
+
+    @property
+    def cacheable(self) -> int:
+        """Tokens that a cached prefix may stand in for: the last one is computed anyway, all of them if they are scored."""
+        if self.sampling.prompt_logprobs is not None:
+            return 0
+        return max(min(len(self.tokens), self.limit - 1) - 1, 0)
+
+    def admission(self, row: int) -> AdmittedRow:
+        """What the device needs to know to take it up in `row`."""
+        history = self.sampling.needs_history
+        return AdmittedRow(
+            row=row,
+            sampling=self.sampling,
+            prompt_length=self.prompt_length,
+            prompt_token_ids=self.tokens[: self.prompt_length].copy() if history else None,
+            output_token_ids=self.tokens[self.prompt_length :].copy() if history else None,
+        )
+
+
+class Leaving(IntEnum):
+    """Why a row runs no further, though steps naming it may still be under way."""
+
+    NO = 0
+    FINISHED = 1
+    """What it still samples is dropped."""
+    PREEMPTED = 2
+    """What it still samples is kept; then it waits again."""
+
+
+class Rows:
+    """State of the running requests as arrays over stable rows; a steady step touches no Python object of a request.
+
+    A row owns `num_tokens` tokens, the newest perhaps still on the device, of which `num_computed` are in the cache or will
+    be once the steps under way are done. `committed` counts those whose step is done.
+    """
+
+    def __init__(self, rows: int, max_model_len: int) -> None:
+        self.tokens: Int32 = np.zeros((rows, max_model_len + 1), np.int32)
+        self.num_tokens: Int32 = np.zeros(rows, np.int32)
+        self.num_computed: Int32 = np.zeros(rows, np.int32)
+        self.committed: Int32 = np.zeros(rows, np.int32)
+        self.prompt_length: Int32 = np.zeros(rows, np.int32)
+        self.limit: Int32 = np.zeros(rows, np.int32)
+        self.published: Int32 = np.zeros(rows, np.int32)
+        self.last_step = np.zeros(rows, np.int64)
+        self.leaving = np.zeros(rows, np.int8)
+        self.scores_prompt = np.zeros(rows, bool)
+        self.handles = np.zeros(rows, np.int64)
+        self.stop_ids: Int32 = np.full((rows, 1), -1, np.int32)
+        self.requests: list[Request | None] = [None] * rows
+        self.free = list(range(rows))
+
+    def request(self, row: int) -> Request:
+        """The request in a row in use."""
+        request = self.requests[row]
+        assert request is not None, "an empty row was asked for its request"
+        return request
+
+    def occupy(self, request: Request, cached: int) -> int:
+        """Give `request` the lowest free row, its first `cached` tokens being in the cache already."""
+        row = heapq.heappop(self.free)
+        request.row = row
+        self.requests[row] = request
+        length = len(request.tokens)
+        self.tokens[row, :length] = request.tokens
+        self.num_tokens[row] = length
+        self.num_computed[row] = self.committed[row] = cached
+        self.prompt_length[row] = request.prompt_length
+        self.limit[row] = request.limit
+        self.leaving[row] = Leaving.NO
+        self.handles[row] = request.handle
+        self.scores_prompt[row] = request.sampling.prompt_logprobs is not None
+        self._set_stop_ids(row, request.stop_ids)
+        return row
+
+    def vacate(self, row: int) -> Request:
+        """Take the request out of its row, with its tokens."""
+        request = self.request(row)
+        request.tokens = self.tokens[row, : self.num_tokens[row]].copy()
+        request.row = -1
+        self.requests[row] = None
+        heapq.heappush(self.free, row)
+        return request
+
+    def _set_stop_ids(self, row: int, stop_ids: tuple[int, ...]) -> None:
+        width = self.stop_ids.shape[1]
+        if len(stop_ids) > width:
+            wider = np.full((len(self.stop_ids), len(stop_ids)), -1, np.int32)
+            wider[:, :width] = self.stop_ids
+            self.stop_ids = wider
+        self.stop_ids[row] = -1
+        self.stop_ids[row, : len(stop_ids)] = stop_ids

@@ -1,0 +1,324 @@
+"""The scheduler. One rule: each step closes the gap between the tokens a request owns and those computed, in a budget.
+
+Chunked prefill, prefix hits, preemption and recomputation all fall out of it; there is no prefill and no decode.
+`schedule` may run ahead of `commit`: a row whose newest token is still on the device owns it already.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from anychip.cache.manager import CacheManager
+from anychip.cache.prefix import BlockHash, extend_chain
+from anychip.engine.assemble import StepRecord, assemble
+from anychip.engine.batch import AdmittedRow, Batch, Int32, StepResult
+from anychip.engine.commit import Outcome, read_result
+from anychip.engine.messages import Finished, FinishReason, Scheduled, Stats, StepOutputs, Submit
+from anychip.engine.request import Leaving, Request, Rows
+from anychip.engine.waiting import WaitingQueue
+from anychip.plugin.contract import KVPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How the scheduler behaves, apart from sizes."""
+
+    prefix_caching: bool = True
+    by_priority: bool = False
+
+
+class Scheduler:
+    """Decides what each step computes, and learns what it brought."""
+
+    def __init__(self, plan: KVPlan, policy: Policy = Policy()) -> None:  # noqa: B008 (frozen)
+        self.plan = plan
+        self.policy = policy
+        self.cache = CacheManager(plan, policy.prefix_caching)
+        self.rows = Rows(plan.max_num_seqs, plan.max_model_len)
+        self.waiting = WaitingQueue()
+        self.requests: dict[int, Request] = {}
+        self._active: Int32 = np.zeros(0, np.int32)
+        """Rows that run, in the order of their requests' keys."""
+        self._coming: dict[BlockHash, int] = {}
+        """Hashes of blocks that a running row is about to compute, with that row."""
+        self._retired: list[int] = []
+        self._arrivals = 0
+        self._step = 0
+        self._committed_step = 0
+        self._freeing = 0
+        """Rows that left and whose blocks come back once a step under way is done."""
+        self._preempting = 0
+        """Those of them that will wait again."""
+        self._scheduled: list[Scheduled] = []
+        self._finished: list[Finished] = []
+        self._queries = self._hits = self._preemptions = self._last_tokens = 0
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a further `schedule` may still have something to do, or something is left to say."""
+        return bool(len(self._active) or len(self.waiting) or self._finished)
+
+    @property
+    def stats(self) -> Stats:
+        """Counters now."""
+        return Stats(
+            running=len(self._active),
+            waiting=len(self.waiting),
+            blocks_used=self.cache.num_used,
+            blocks=self.cache.num_usable,
+            prefix_queries_total=self._queries,
+            prefix_hits_total=self._hits,
+            preemptions_total=self._preemptions,
+            steps_total=self._step,
+            scheduled_tokens=self._last_tokens,
+        )
+
+    def add(self, message: Submit) -> None:
+        """Queue a sequence. The client has checked that it fits `max_model_len`."""
+        request = Request.of(message, self._arrivals, self.policy.by_priority)
+        assert 0 < len(request.tokens) and request.limit <= self.plan.max_model_len, "the client let a bad length pass"
+        self._arrivals += 1
+        self.requests[request.handle] = request
+        self.waiting.push(request)
+
+    def abort(self, handles: Iterable[int], reason: FinishReason = "abort", error: str = "") -> None:
+        """Stop these sequences; a handle that has finished or never was is passed over."""
+        for handle in handles:
+            request = self.requests.get(handle)
+            if request is None:
+                continue
+            if request.row < 0:
+                self.waiting.abort(request)
+            self._end(request, Finished(handle, reason, error=error))
+
+    def reset_prefix_cache(self) -> None:
+        """Forget every cached block that no row holds."""
+        self.cache.reset_prefix_cache()
+
+    def schedule(self) -> tuple[Batch, StepRecord] | None:
+        """The next step, or None when there is nothing that could run now."""
+        preemptions = self._preemptions
+        rows, counts, budget = self._continue_running()
+        roomy = self._preemptions == preemptions and self._preempting == 0
+        admitted, new_rows, new_counts = self._admit(budget) if roomy else ([], [], [])
+        if new_rows:
+            rows = np.concatenate([rows, np.array(new_rows, np.int32)])
+            counts = np.concatenate([counts, np.array(new_counts, np.int32)])
+        if len(rows) == 0:
+            return None
+        self._step += 1
+        tables = tuple(group.table for group in self.cache.groups)
+        batch, record = assemble(self.rows, rows, counts, tables, self.plan.block_size, self._step)
+        self._last_tokens = batch.num_tokens
+        retired, self._retired = tuple(self._retired), []
+        return _with_changes(batch, tuple(admitted), retired), record
+
+    def commit(self, record: StepRecord, result: StepResult) -> StepOutputs:
+        """Take in what a step brought; steps are committed in order."""
+        self._committed_step = record.step
+        outcome = read_result(self.rows, record, result)
+        self._publish(record)
+        for finished in outcome.finished:
+            if finished.handle in self.requests:
+                self._end(self.requests[finished.handle], finished)
+        self._release_left(record)
+        return self._outputs(outcome)
+
+    def report(self) -> StepOutputs | None:
+        """What is left to say without a step: aborts of waiting requests, mostly."""
+        if not (self._finished or self._scheduled):
+            return None
+        return self._outputs(Outcome())
+
+    def check_integrity(self) -> None:
+        """Recount rows and blocks; call it when no step is under way."""
+        assert self._freeing == 0, "a row that left was never released"
+        in_use = {row for row, request in enumerate(self.rows.requests) if request is not None}
+        assert in_use == set(self._active.tolist()), "rows in use are not the active rows"
+        assert in_use.isdisjoint(self.rows.free), "a row is free and in use"
+        assert len(in_use) + len(self.rows.free) == self.plan.max_num_seqs, "a row is lost"
+        held = {row for group in self.cache.groups for row in np.flatnonzero(group.counts).tolist()}
+        assert held <= in_use, "an empty row holds blocks"
+        assert set(self._coming.values()) <= in_use, "an empty row has blocks coming"
+        self.cache.check_integrity()
+
+    def _continue_running(self) -> tuple[Int32, Int32, int]:
+        """Rows already running and how many tokens each computes; what is left of the budget."""
+        state, active = self.rows, self._active
+        gap = np.minimum(state.num_tokens[active], state.limit[active] - 1) - state.num_computed[active]
+        order = np.argsort(gap > 1, kind="stable")  # long prompts take what single tokens leave of the budget
+        rows, gap = active[order], gap[order]
+        before = np.cumsum(gap) - gap
+        counts = np.minimum(gap, np.maximum(self.plan.max_num_batched_tokens - before, 0)).astype(np.int32)
+        rows, counts = rows[counts > 0], counts[counts > 0]
+        lacking = self.cache.lacking(rows, state.num_computed[rows] + counts)
+        if len(lacking):
+            runs = self._make_room(rows, counts, lacking)
+            rows, counts = rows[runs], counts[runs]
+        return rows, counts, self.plan.max_num_batched_tokens - int(counts.sum())
+
+    def _make_room(self, rows: Int32, counts: Int32, lacking: Int32) -> np.ndarray:
+        """Give the lacking rows their blocks, preempting the last ones if need be; a mask of `rows` that can run."""
+        runs = np.ones(len(rows), bool)
+        index_of = {int(row): index for index, row in enumerate(rows)}
+        for index in lacking.tolist():
+            row = int(rows[index])
+            tokens = int(self.rows.num_computed[row] + counts[index])
+            while runs[index] and self.cache.num_free < self.cache.missing(row, tokens):
+                if self._freeing:
+                    runs[index] = False  # blocks come back when a step under way is done
+                    break
+                victim = int(self._active[-1])
+                self._preempt(victim)
+                if victim in index_of:
+                    runs[index_of[victim]] = False
+            if runs[index]:
+                self.cache.grow(row, tokens)
+        return runs
+
+    def _preempt(self, row: int) -> None:
+        self._preemptions += 1
+        self._leave(row, Leaving.PREEMPTED)
+
+    def _admit(self, budget: int) -> tuple[list[AdmittedRow], list[int], list[int]]:
+        """Take up waiting requests in order while budget, rows and blocks last."""
+        admitted: list[AdmittedRow] = []
+        rows: list[int] = []
+        counts: list[int] = []
+        deferred: list[Request] = []
+        while budget > 0 and len(self.waiting) and self.rows.free:
+            request = self.waiting.pop()
+            if request.limit < 2:
+                self._end(request, Finished(request.handle, "length"))  # one token to score, none to sample
+                continue
+            reused = self._reusable(request)
+            if self._is_coming(request, len(reused)):
+                deferred.append(request)
+                continue
+            if not self._fits(request, reused):
+                deferred.append(request)
+                break
+            row = self._take_up(request, reused)
+            admitted.append(request.admission(row))
+            gap = min(len(request.tokens), request.limit - 1) - int(self.rows.num_computed[row])
+            rows.append(row)
+            counts.append(min(gap, budget))
+            budget -= counts[-1]
+        for request in deferred:
+            self.waiting.push(request)
+        if rows:
+            self._sort_active(rows)
+        return admitted, rows, counts
+
+    def _reusable(self, request: Request) -> list[BlockHash]:
+        if not self.policy.prefix_caching:
+            return []
+        extend_chain(request.chain, request.tokens, self.plan.block_size, request.root)
+        chain = request.chain[: request.cacheable // self.plan.block_size]
+        return chain[: self.cache.lookup(chain)]
+
+    def _is_coming(self, request: Request, cached: int) -> bool:
+        """Whether a running row is about to compute at least two blocks that this request could reuse."""
+        upcoming = request.chain[: request.cacheable // self.plan.block_size][cached : cached + 2]
+        return len(upcoming) == 2 and all(block_hash in self._coming for block_hash in upcoming)
+
+    def _fits(self, request: Request, reused: list[BlockHash]) -> bool:
+        """Whether there are blocks for all its tokens; beside running rows, a hundredth stays free for them to grow."""
+        needed = self.cache.blocks_for(len(request.tokens)) - len(reused)
+        reserve = self.cache.num_usable // 100 if len(self._active) else 0
+        return self.cache.free_after_reuse(reused) >= needed + reserve
+
+    def _take_up(self, request: Request, reused: list[BlockHash]) -> int:
+        cached = len(reused) * self.plan.block_size
+        row = self.rows.occupy(request, cached)
+        self.cache.admit(row, reused, len(request.tokens))
+        self.rows.published[row] = len(reused)
+        for block_hash in request.chain[len(reused) :]:
+            self._coming.setdefault(block_hash, row)
+        if not request.started:
+            request.started = True
+            self._scheduled.append(Scheduled(request.handle, cached, time.monotonic() - request.arrived))
+            self._queries += request.prompt_length
+            self._hits += cached
+        return row
+
+    def _sort_active(self, new_rows: list[int]) -> None:
+        rows = [*self._active.tolist(), *new_rows]
+        rows.sort(key=lambda row: self.rows.request(row).key)
+        self._active = np.array(rows, np.int32)
+
+    def _publish(self, record: StepRecord) -> None:
+        """Offer the blocks that this step filled; their tokens are known by now."""
+        if not self.policy.prefix_caching:
+            return
+        size = self.plan.block_size
+        full = self.rows.committed[record.rows] // size
+        grown = np.flatnonzero(full > self.rows.published[record.rows])
+        for row, count in zip(record.rows[grown].tolist(), full[grown].tolist(), strict=True):
+            first = int(self.rows.published[row])
+            request = self.rows.request(row)
+            extend_chain(request.chain, self.rows.tokens[row, : count * size], size, request.root)
+            hashes = request.chain[first:count]
+            self.cache.publish(row, first, hashes)
+            self.rows.published[row] = count
+            self._forget_coming(hashes, row)
+
+    def _forget_coming(self, hashes: Iterable[BlockHash], row: int) -> None:
+        for block_hash in hashes:
+            if self._coming.get(block_hash) == row:
+                del self._coming[block_hash]
+
+    def _end(self, request: Request, finished: Finished) -> None:
+        self._finished.append(finished)
+        del self.requests[request.handle]
+        if request.row >= 0:
+            self._leave(request.row, Leaving.FINISHED)
+
+    def _leave(self, row: int, leaving: Leaving) -> None:
+        """Stop running a row; its blocks come back at once if no step under way names them."""
+        before = self.rows.leaving[row]
+        self.rows.leaving[row] = leaving
+        self._preempting += (leaving == Leaving.PREEMPTED) - int(before == Leaving.PREEMPTED)
+        if before == Leaving.NO:
+            self._active = self._active[self._active != row]
+            self._forget_coming(self.rows.request(row).chain[int(self.rows.published[row]) :], row)
+            self._freeing += 1
+        if self.rows.last_step[row] <= self._committed_step:
+            self._release(row)
+
+    def _release_left(self, record: StepRecord) -> None:
+        left = record.rows[self.rows.leaving[record.rows] != Leaving.NO]
+        for row in left.tolist():
+            if self.rows.requests[row] is not None and self.rows.last_step[row] <= record.step:
+                self._release(row)
+
+    def _release(self, row: int) -> None:
+        preempted = bool(self.rows.leaving[row] == Leaving.PREEMPTED)
+        self.cache.release(row)
+        request = self.rows.vacate(row)
+        self._retired.append(row)
+        self._freeing -= 1
+        self._preempting -= preempted
+        if preempted:
+            self.waiting.push(request)
+
+    def _outputs(self, outcome: Outcome) -> StepOutputs:
+        scheduled, self._scheduled = tuple(self._scheduled), []
+        finished, self._finished = tuple(self._finished), []
+        return StepOutputs(
+            handles=outcome.handles,
+            token_start=outcome.token_start,
+            token_ids=outcome.token_ids,
+            logprobs=outcome.logprobs,
+            scheduled=scheduled,
+            finished=finished,
+            stats=self.stats,
+        )
+
+
+def _with_changes(batch: Batch, admitted: tuple[AdmittedRow, ...], retired: tuple[int, ...]) -> Batch:
+    return replace(batch, admitted=admitted, retired=retired) if admitted or retired else batch
