@@ -1,0 +1,45 @@
+"""OpenAI messages in the form that chat templates read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from anychip.errors import RequestError
+
+
+def prepare_messages(messages: Sequence[Mapping[str, Any]], keep_parts: bool) -> list[dict[str, Any]]:
+    """Copies of the messages with their content checked.
+
+    A list of text parts becomes one text, a part a line, unless `keep_parts`; missing content becomes empty.
+    """
+    return [_prepare(index, message, keep_parts) for index, message in enumerate(messages)]
+
+
+def _prepare(index: int, message: Mapping[str, Any], keep_parts: bool) -> dict[str, Any]:
+    if not isinstance(message.get("role"), str):
+        raise RequestError(f"messages[{index}] has no role.", param="messages", remedy="Give it a `role`.")
+    content = message.get("content")
+    if isinstance(content, str):
+        return dict(message)
+    if content is None:
+        return {**message, "content": ""}
+    if not isinstance(content, Sequence):
+        raise RequestError(f"messages[{index}].content is neither text nor a list of parts.", param="messages")
+    texts = [_part_text(index, part) for part in content]
+    parts = [{"type": "text", "text": text} for text in texts]
+    return {**message, "content": parts if keep_parts else "\n".join(texts)}
+
+
+def _part_text(index: int, part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    kind = part.get("type") if isinstance(part, Mapping) else None
+    text = part.get("text") if kind == "text" else None
+    if not isinstance(text, str):
+        raise RequestError(
+            f"messages[{index}].content has a part of type {kind!r}; this model reads text only.",
+            param="messages",
+            remedy='Send parts as {"type": "text", "text": "..."}.',
+        )
+    return text
