@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -26,10 +26,14 @@ class Model(nn.Module, ABC):
     vocab_size: int
     max_model_len: int
     """Positions the model was made for."""
+    ties: Mapping[str, str]
+    """Modules that share their weight with another: path of a Linear -> path of the module that owns it."""
 
     @abstractmethod
-    def __init__(self, config: Mapping[str, Any], ops: Ops, dtype: torch.dtype) -> None:
-        """Build from config.json's content, without memory for weights."""
+    def __init__(
+        self, config: Mapping[str, Any], ops: Ops, dtype: torch.dtype, max_model_len: int | None = None
+    ) -> None:
+        """Build from config.json's content, without memory for weights; serve up to `max_model_len` positions."""
         super().__init__()
 
     @classmethod
@@ -44,3 +48,11 @@ class Model(nn.Module, ABC):
     @abstractmethod
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """[L, H] -> [L, V], in the model's dtype."""
+
+    def translate(self, stream: Iterator[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
+        """Names and layouts of the checkpoint -> those of the modules; by default they are the same."""
+        return stream
+
+    def is_superfluous(self, name: str) -> bool:
+        """Whether a checkpoint tensor that has no place may be passed over."""
+        return False

@@ -55,6 +55,9 @@ def qk_norm_rope_kv_write(
 
 def gated_mlp(ops: Parts, x: torch.Tensor, gate_up: Weight, down: Weight, activation: str) -> torch.Tensor:
     """down(activation(gate x) * (up x)). x [T, H], gate_up [2I, H], down [H, I]; silu, or a GELU. -> [T, H]."""
-    hidden = ops.linear(x, gate_up, None)
-    gated = ops.silu_mul(hidden) if activation == "silu" else ops.gelu_mul(hidden, GELU[activation])
-    return ops.linear(gated, down, None)
+    return ops.linear(gated(ops, ops.linear(x, gate_up, None), activation), down, None)
+
+
+def gated(ops: Parts, x: torch.Tensor, activation: str) -> torch.Tensor:
+    """activation(first half) * second half, for an activation's name. [T, 2I] -> [T, I]."""
+    return ops.silu_mul(x) if activation == "silu" else ops.gelu_mul(x, GELU[activation])

@@ -12,6 +12,7 @@ from torch import Tensor
 from anychip.ops.attention import AttentionInputs
 from anychip.ops.op import Binding
 from anychip.plugin.contract import KVSpec
+from anychip.sample.op import Greedy, Sample
 from anychip.weights.weight import Weight
 
 
@@ -40,6 +41,8 @@ class Parts:
     plan_attention: Callable[[AttentionInputs, KVSpec, int], Any]
     kv_write: Callable[[Tensor, Tensor, Any, Any], None]
     paged_attention: PagedAttention
+    greedy: Greedy
+    sample: Sample
 
 
 @dataclass(frozen=True, slots=True)

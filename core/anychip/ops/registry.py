@@ -13,6 +13,7 @@ from anychip.ops.linear import LINEAR_OPS
 from anychip.ops.norm import NORM_OPS
 from anychip.ops.op import Op
 from anychip.ops.rope import ROPE_OPS
+from anychip.sample.op import SAMPLE_OPS
 
 ATTENTION_OPS = (
     Op("new_cache", attention.new_cache, cases.new_cache_cases, family="attention"),
@@ -35,6 +36,17 @@ COMPOSITE_OPS = (
 )
 
 OPS: Mapping[str, Op] = MappingProxyType(
-    {op.name: op for op in (*NORM_OPS, *ACTIVATION_OPS, *ROPE_OPS, *LINEAR_OPS, *ATTENTION_OPS, *COMPOSITE_OPS)}
+    {
+        op.name: op
+        for op in (
+            *NORM_OPS,
+            *ACTIVATION_OPS,
+            *ROPE_OPS,
+            *LINEAR_OPS,
+            *ATTENTION_OPS,
+            *SAMPLE_OPS,
+            *COMPOSITE_OPS,
+        )
+    }
 )
 """Every op a platform may bring a kernel for. A composite of a family is optional in it; the plain ops are not."""

@@ -1,0 +1,153 @@
+"""The pre-norm decoder of the Llama lineage (Touvron et al., 2023), which several families share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from anychip.models.decoder_config import DecoderConfig
+from anychip.models.layers import Embedding, Linear, Norm
+from anychip.models.model import Model
+from anychip.models.rotary import rotary_table
+from anychip.models.step import StepContext
+from anychip.ops.composite import gated
+from anychip.ops.op import OpSpec
+from anychip.ops.parts import Ops
+from anychip.plugin.contract import KVSpec, Plane
+
+
+class Attention(nn.Module):
+    """Grouped-query attention with rotary positions."""
+
+    def __init__(self, config: DecoderConfig, ops: Ops, dtype: torch.dtype, layer: int) -> None:
+        super().__init__()
+        self.ops, self.layer, self.head_dim, self.eps = ops, layer, config.head_dim, config.eps
+        queries, keys = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+        parts = {"q_proj": queries, "k_proj": keys, "v_proj": keys}
+        self.qkv = Linear(ops, config.hidden_size, parts, dtype, config.qkv_bias)
+        self.o_proj = Linear(ops, queries, {"o_proj": config.hidden_size}, dtype, config.output_bias)
+        self.q_norm = Norm(ops, config.head_dim, config.eps, dtype) if config.head_norms else None
+        self.k_norm = Norm(ops, config.head_dim, config.eps, dtype) if config.head_norms else None
+
+    def forward(self, projected: torch.Tensor, table: torch.Tensor, step: StepContext) -> torch.Tensor:
+        """Projections [T, (N + 2M) * D] -> [T, H]."""
+        tokens = projected.shape[0]
+        q, k, v = (part.view(tokens, -1, self.head_dim) for part in self.qkv.split(projected))
+        cache, plan = step.caches[self.layer], step.plans[self.layer]
+        q_norm = None if self.q_norm is None else self.q_norm.weight
+        k_norm = None if self.k_norm is None else self.k_norm.weight
+        q = self.ops.qk_norm_rope_kv_write(q, k, v, q_norm, k_norm, self.eps, step.positions, table, cache, plan)
+        attended = self.ops.paged_attention(q, cache, plan, self.head_dim**-0.5)
+        result: torch.Tensor = self.o_proj(attended.flatten(1))
+        return result
+
+
+class GatedMLP(nn.Module):
+    """Gated feed-forward network (Shazeer, 2020)."""
+
+    def __init__(self, config: DecoderConfig, ops: Ops, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.ops, self.activation = ops, config.activation
+        inner = config.intermediate_size
+        parts = {"gate_proj": inner, "up_proj": inner}
+        self.gate_up = Linear(ops, config.hidden_size, parts, dtype, config.mlp_bias)
+        self.down_proj = Linear(ops, inner, {"down_proj": config.hidden_size}, dtype, config.mlp_bias)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """[T, H] -> [T, H]."""
+        if self.gate_up.bias is None:
+            return self.ops.gated_mlp(x, self.gate_up.weight, self.down_proj.weight, self.activation)
+        result: torch.Tensor = self.down_proj(gated(self.ops, self.gate_up(x), self.activation))
+        return result
+
+
+class DecoderLayer(nn.Module):
+    """Attention, then the feed-forward network, each on the normalized residual stream."""
+
+    def __init__(self, config: DecoderConfig, ops: Ops, dtype: torch.dtype, layer: int) -> None:
+        super().__init__()
+        self.ops = ops
+        self.input_layernorm = Norm(ops, config.hidden_size, config.eps, dtype)
+        self.self_attn = Attention(config, ops, dtype, layer)
+        self.post_attention_layernorm = Norm(ops, config.hidden_size, config.eps, dtype)
+        self.mlp = GatedMLP(config, ops, dtype)
+
+    def forward(
+        self, x: torch.Tensor, residual: torch.Tensor | None, table: torch.Tensor, step: StepContext
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """x and residual [T, H], still to be added -> the same of the next layer."""
+        norm, qkv = self.input_layernorm, self.self_attn.qkv
+        projected, residual = self.ops.norm_linear(x, residual, norm.weight, norm.eps, qkv.weight, qkv.bias)
+        x = self.self_attn(projected, table, step)
+        norm = self.post_attention_layernorm
+        x, residual = self.ops.add_rms_norm(x, residual, norm.weight, norm.eps)
+        return self.mlp(x), residual
+
+
+class DecoderStack(nn.Module):
+    """Embedding, layers, last norm."""
+
+    table: torch.Tensor
+
+    def __init__(self, config: DecoderConfig, ops: Ops, dtype: torch.dtype, length: int) -> None:
+        super().__init__()
+        self.ops = ops
+        self.embed_tokens = Embedding(ops, config.vocab_size, config.hidden_size, dtype)
+        self.layers = nn.ModuleList(DecoderLayer(config, ops, dtype, layer) for layer in range(config.num_layers))
+        self.norm = Norm(ops, config.hidden_size, config.eps, dtype)
+        self.register_buffer("table", rotary_table(config.rope, length), persistent=False)
+
+    def forward(self, token_ids: torch.Tensor, step: StepContext) -> torch.Tensor:
+        """[T] -> [T, H]."""
+        x: torch.Tensor = self.embed_tokens(token_ids)
+        residual: torch.Tensor | None = None
+        for layer in self.layers:
+            x, residual = layer(x, residual, self.table, step)
+        assert residual is not None, "a model without layers"
+        return self.ops.add_rms_norm(x, residual, self.norm.weight, self.norm.eps)[0]
+
+
+class DecoderModel(Model):
+    """A causal language model; a family says how to read its config."""
+
+    def __init__(
+        self, config: Mapping[str, Any], ops: Ops, dtype: torch.dtype, max_model_len: int | None = None
+    ) -> None:
+        super().__init__(config, ops, dtype)
+        shape = self.read(config)
+        self.vocab_size, self.max_model_len = shape.vocab_size, shape.rope.max_model_len
+        self.kv_specs = tuple(kv_spec(shape, window, dtype) for window in shape.windows)
+        self.model = DecoderStack(shape, ops, dtype, min(max_model_len or self.max_model_len, self.max_model_len))
+        self.lm_head = Linear(ops, shape.hidden_size, {"lm_head": shape.vocab_size}, dtype, bias=False)
+        self.ties = {"lm_head": "model.embed_tokens"} if shape.tied else {}
+
+    @staticmethod
+    @abstractmethod
+    def read(config: Mapping[str, Any]) -> DecoderConfig:
+        """The family's shape out of config.json."""
+
+    @classmethod
+    def op_spec(cls, config: Mapping[str, Any], dtype: str, block_size: int) -> OpSpec:
+        """See `Model.op_spec`."""
+        return cls.read(config).op_spec(dtype, block_size)
+
+    def forward(self, token_ids: torch.Tensor, positions: torch.Tensor, step: StepContext) -> torch.Tensor:
+        """See `Model.forward`."""
+        hidden: torch.Tensor = self.model(token_ids, step)
+        return hidden
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """See `Model.logits`."""
+        scores: torch.Tensor = self.lm_head(hidden)
+        return scores
+
+
+def kv_spec(config: DecoderConfig, window: int | None, dtype: torch.dtype) -> KVSpec:
+    """What one layer caches."""
+    shape, name = (config.num_kv_heads, config.head_dim), str(dtype).removeprefix("torch.")
+    planes = (Plane("k", shape, name), Plane("v", shape, name))
+    return KVSpec("full" if window is None else "sliding", planes, window)

@@ -1,0 +1,144 @@
+"""Checkpoint tensors into a model on the meta device, one at a time: peak memory is the model plus one tensor."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import nn
+
+from anychip.errors import UserError
+from anychip.models.layers import Linear
+from anychip.models.model import Model
+from anychip.weights.weight import Weight
+
+NOT_WEIGHTS = re.compile(r"(rotary_emb\.inv_freq|rope_freqs\.weight|\.masked_bias|\.attn\.bias|\.attention\.bias)$")
+"""Tensors that old checkpoints hold and no module wants: tables that are computed."""
+
+Prepare = Callable[[Weight], Weight]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Where one checkpoint tensor goes: rows of a parameter, a buffer, or a `Linear`'s weight."""
+
+    module: nn.Module
+    attribute: str
+    shape: tuple[int, ...]
+    first_row: int | None = None
+    """Row of a fused tensor at which it begins; None: the whole of it."""
+
+
+def load_weights(
+    model: Model, stream: Iterator[tuple[str, torch.Tensor]], device: torch.device | str, prepare: Prepare
+) -> None:
+    """Fill `model` from named checkpoint tensors in any order, and bring what it computes itself to `device`.
+
+    Each `Linear` passes through `prepare` as soon as it is complete. Raises `UserError` that names the tensor when one
+    is missing, unknown, given twice or of another shape.
+    """
+    slots = checkpoint_slots(model)
+    waiting = {id(slot.module): 0 for slot in slots.values()}
+    for slot in slots.values():
+        waiting[id(slot.module)] += 1
+    given: set[str] = set()
+    for name, tensor in model.translate(stream):
+        if name not in slots:
+            _check_ignorable(model, name)
+            continue
+        slot = slots[name]
+        _check(name, tensor, slot, given)
+        given.add(name)
+        _fill(slot, tensor, torch.device(device))
+        waiting[id(slot.module)] -= 1
+        if not waiting[id(slot.module)] and isinstance(slot.module, Linear):
+            slot.module.weight = prepare(slot.module.weight)
+    if missing := [name for name in slots if name not in given]:
+        raise _bad_checkpoint(f"lacks {_some(missing)}")
+    _tie(model, prepare)
+    model.to(device)
+
+
+def checkpoint_slots(model: Model) -> dict[str, Slot]:
+    """The checkpoint names that `model` needs, each with its place. A tied layer needs none."""
+    slots: dict[str, Slot] = {}
+    for path, module in model.named_modules(remove_duplicate=True):
+        if path in model.ties:
+            continue
+        if isinstance(module, Linear):
+            slots.update(_linear_slots(path, module))
+            continue
+        prefix = f"{path}." if path else ""
+        persistent = module.state_dict(keep_vars=True)
+        for name, tensor in persistent.items():
+            if "." not in name:
+                slots[prefix + name] = Slot(module, name, tuple(tensor.shape))
+    return slots
+
+
+def _linear_slots(path: str, module: Linear) -> Iterator[tuple[str, Slot]]:
+    parent = path.rpartition(".")[0]
+    prefix, row = f"{parent}." if parent else "", 0
+    for part in module.weight.parts:
+        yield f"{prefix}{part.name}.weight", Slot(module, "weight", (part.rows, module.weight.shape[1]), row)
+        if module.bias is not None:
+            yield f"{prefix}{part.name}.bias", Slot(module, "bias", (part.rows,), row)
+        row += part.rows
+
+
+def _fill(slot: Slot, tensor: torch.Tensor, device: torch.device) -> None:
+    """Copy; the checkpoint's own memory (a mapped file) is never kept."""
+    value = getattr(slot.module, slot.attribute)
+    if isinstance(value, Weight):
+        assert value.values is not None, "filled after it was prepared"
+        if value.values.is_meta:
+            value = replace(value, values=torch.empty_like(value.values, device=device))
+            setattr(slot.module, slot.attribute, value)
+        target = value.values
+    else:
+        if value.is_meta or value.device != device:
+            empty = torch.empty_like(value, device=device)
+            value = nn.Parameter(empty, requires_grad=False) if isinstance(value, nn.Parameter) else empty
+            setattr(slot.module, slot.attribute, value)
+        target = value.data
+    assert target is not None, "a weight without values"
+    if slot.first_row is not None:
+        target = target[slot.first_row : slot.first_row + slot.shape[0]]
+    target.copy_(tensor)
+
+
+def _tie(model: Model, prepare: Prepare) -> None:
+    """Give each tied `Linear` the values of the module that owns them."""
+    for path, owner in model.ties.items():
+        linear, source = model.get_submodule(path), model.get_submodule(owner)
+        values = source.weight
+        assert isinstance(linear, Linear), f"{path} is tied and no Linear"
+        assert isinstance(values, torch.Tensor), f"{owner} owns no plain weight"
+        linear.weight = prepare(replace(linear.weight, values=values.data))
+
+
+def _check(name: str, tensor: torch.Tensor, slot: Slot, given: set[str]) -> None:
+    if name in given:
+        raise _bad_checkpoint(f"holds {name} twice")
+    if tuple(tensor.shape) != slot.shape:
+        raise _bad_checkpoint(f"holds {name} of shape {list(tensor.shape)}, where the config means {list(slot.shape)}")
+
+
+def _check_ignorable(model: Model, name: str) -> None:
+    """Raise unless a tensor without a place is known to be superfluous."""
+    tied = any(name == f"{path}.weight" for path in model.ties)
+    if not (tied or NOT_WEIGHTS.search(name) or model.is_superfluous(name)):
+        raise _bad_checkpoint(f"holds {name}, which the model has no place for")
+
+
+def _bad_checkpoint(what: str) -> UserError:
+    return UserError(
+        f"The checkpoint {what}.", "Its config.json and its weights do not belong together, or a file is missing."
+    )
+
+
+def _some(names: list[str], limit: int = 3) -> str:
+    rest = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {rest} more tensors" if rest > 0 else "")

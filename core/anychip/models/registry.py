@@ -1,0 +1,38 @@
+"""Which class runs a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
+
+from anychip.errors import UserError
+from anychip.models.model import Model
+
+MODELS: Mapping[str, str] = MappingProxyType(
+    {
+        "llama": "anychip.models.llama:LlamaModel",
+        "mistral": "anychip.models.mistral:MistralModel",
+        "qwen2": "anychip.models.qwen2:Qwen2Model",
+        "qwen3": "anychip.models.qwen3:Qwen3Model",
+    }
+)
+"""Families written for anychip, by `model_type`."""
+
+FALLBACK = "anychip.models.fallback:FallbackModel"
+"""Runs transformers' own module with our attention."""
+
+
+def model_class(config: Mapping[str, Any], extra: Mapping[str, str] = MappingProxyType({})) -> type[Model]:
+    """The class for a config.json: a plugin's (`extra`), ours, or the fallback. Raises `UserError` without a type."""
+    model_type = config.get("model_type")
+    if not isinstance(model_type, str) or not model_type:
+        raise UserError(
+            "The model's config.json names no model_type.", "Is this a folder of a Hugging Face causal language model?"
+        )
+    module, _, name = {**MODELS, **extra}.get(model_type, FALLBACK).partition(":")
+    found = getattr(import_module(module), name)
+    if not (isinstance(found, type) and issubclass(found, Model)):
+        raise UserError(f"{module}:{name}, registered for {model_type!r}, is no anychip model class.")
+    return found
