@@ -1,0 +1,78 @@
+"""Fields that name single tokens: logit_bias, allowed_token_ids, min_tokens.
+
+Each is a table of (row, token, value) on the host; those of a batch's rows go to the device when its rows change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from anychip.engine.batch import Float32, Int32
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Triples of one batch on the device: `index` [E] into its rows, `token` [E], `value` [E]."""
+
+    index: torch.Tensor
+    token: torch.Tensor
+    value: torch.Tensor
+
+
+class EntryTable:
+    """(token, value) pairs of the rows that have any."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._rows: dict[int, tuple[Int32, Float32]] = {}
+        self._flat: tuple[Int32, Int32, Float32] | None = None
+
+    def put(self, row: int, tokens: tuple[int, ...], values: tuple[float, ...]) -> None:
+        """Set a row's pairs."""
+        self._rows[row] = np.array(tokens, np.int32), np.array(values, np.float32)
+        self._flat = None
+
+    def drop(self, row: int) -> None:
+        """Forget a row."""
+        if self._rows.pop(row, None) is not None:
+            self._flat = None
+
+    def select(self, index_of_row: npt.NDArray[np.int64]) -> Entries:
+        """Those of a batch; `index_of_row` [max_rows] is below 0 for rows outside it."""
+        rows, tokens, values = self._flat = self._flat or self._flatten()
+        index = index_of_row[rows]
+        kept = index >= 0
+        return Entries(
+            torch.from_numpy(index[kept]).to(self.device),
+            torch.from_numpy(tokens[kept].astype(np.int64)).to(self.device),
+            torch.from_numpy(values[kept]).to(self.device),
+        )
+
+    def _flatten(self) -> tuple[Int32, Int32, Float32]:
+        lengths = [len(tokens) for tokens, _ in self._rows.values()]
+        rows = np.repeat(np.array(list(self._rows), np.int32), lengths)
+        tokens = np.concatenate([np.zeros(0, np.int32), *(tokens for tokens, _ in self._rows.values())])
+        values = np.concatenate([np.zeros(0, np.float32), *(values for _, values in self._rows.values())])
+        return rows, tokens, values
+
+
+def keep_only(logits: torch.Tensor, entries: Entries, restricted: torch.Tensor) -> None:
+    """Mask in place all but the entries' tokens in the `restricted` rows (indices [A]) of logits [L, V]."""
+    values = logits[entries.index, entries.token]
+    logits[restricted] = float("-inf")
+    logits[entries.index, entries.token] = values
+
+
+def forbid(logits: torch.Tensor, entries: Entries, active: torch.Tensor) -> None:
+    """Mask in place the entries' tokens where `active` [E] holds."""
+    # Adding is safe where one token is listed twice; writing would be a race.
+    logits.index_put_((entries.index, entries.token), torch.where(active, float("-inf"), 0.0), accumulate=True)
+
+
+def add_bias(logits: torch.Tensor, entries: Entries) -> None:
+    """Add the entries' values in place."""
+    logits.index_put_((entries.index, entries.token), entries.value, accumulate=True)

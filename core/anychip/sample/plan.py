@@ -1,0 +1,144 @@
+"""What a step's sampling has to do, worked out once and kept while the same rows sample."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from anychip.engine.batch import Int32
+from anychip.sample.bad_words import BadWords
+from anychip.sample.masks import Entries
+from anychip.sample.state import NUMBERS, Feature, SamplerState
+
+_Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """Rows that sample at random. All parameters [D]; `index` is None when they are all rows of the batch."""
+
+    index: torch.Tensor | None
+    temperature: torch.Tensor
+    top_k: torch.Tensor
+    top_p: torch.Tensor
+    min_p: torch.Tensor
+    keys: torch.Tensor
+    candidates: int
+
+
+@dataclass(frozen=True, slots=True)
+class Penalized:
+    """Rows with a penalty: their index in the batch, their slot, the penalties, all [P]."""
+
+    index: torch.Tensor
+    slots: torch.Tensor
+    presence: torch.Tensor
+    frequency: torch.Tensor
+    repetition: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class SamplePlan:
+    """S rows that sample, in batch order."""
+
+    host_rows: Int32
+    version: int
+    rows: torch.Tensor
+    prompt_length: torch.Tensor
+    min_tokens: torch.Tensor
+    greedy: torch.Tensor | None
+    """Indices of the rows that take the highest logit; None when no row draws."""
+    draws: Draws | None
+    penalized: Penalized | None
+    bias: Entries | None
+    allowed: Entries | None
+    restricted: torch.Tensor | None
+    """Indices of the rows with allowed_token_ids."""
+    stop: Entries | None
+    bad_words: BadWords | None
+    num_logprobs: int | None
+    """Alternatives to report; None when no row asked."""
+
+    @property
+    def edits_logits(self) -> bool:
+        """Whether any row's logits change before the choice."""
+        parts = (self.penalized, self.bias, self.allowed, self.stop, self.bad_words)
+        return any(part is not None for part in parts)
+
+    def serves(self, rows: Int32, version: int) -> bool:
+        """Whether this plan is still the right one for `rows`."""
+        return version == self.version and np.array_equal(rows, self.host_rows)
+
+
+def make_plan(state: SamplerState, rows: Int32) -> SamplePlan:
+    """Work out the plan of a step in which `rows` [S] sample."""
+    features = state.features[rows]
+    index_of_row = np.full(state.max_rows, -1, np.int64)
+    index_of_row[rows] = np.arange(len(rows))
+    used = Feature(int(np.bitwise_or.reduce(features, initial=0)))
+    device_rows = _upload(rows.astype(np.int64), state.device)
+    random = _where(features, Feature.RANDOM)
+    allowed = Feature.ALLOWED in used
+    return SamplePlan(
+        host_rows=rows.copy(),
+        version=state.version,
+        rows=device_rows,
+        prompt_length=state.integers[device_rows, 1],
+        min_tokens=state.integers[device_rows, 2],
+        greedy=_upload(np.flatnonzero((features & Feature.RANDOM) == 0), state.device) if len(random) else None,
+        draws=_draws(state, rows, random) if len(random) else None,
+        penalized=_penalized(state, rows, _where(features, Feature.PENALTY)) if Feature.PENALTY in used else None,
+        bias=state.bias.select(index_of_row) if Feature.BIAS in used else None,
+        allowed=state.allowed.select(index_of_row) if allowed else None,
+        restricted=_upload(_where(features, Feature.ALLOWED), state.device) if allowed else None,
+        stop=state.stop.select(index_of_row) if Feature.MIN_TOKENS in used else None,
+        bad_words=state.bad_words.select(index_of_row) if Feature.BAD_WORDS in used else None,
+        num_logprobs=int(state.logprobs[rows].max()) if Feature.LOGPROBS in used else None,
+    )
+
+
+def _draws(state: SamplerState, rows: Int32, random: _Indices) -> Draws:
+    drawn = rows[random]
+    device_rows = _upload(drawn.astype(np.int64), state.device)
+    numbers = state.numbers[device_rows]
+    return Draws(
+        index=None if len(random) == len(rows) else _upload(random, state.device),
+        temperature=numbers[:, NUMBERS.index("temperature")].contiguous(),
+        top_k=state.integers[device_rows, 0],
+        top_p=numbers[:, NUMBERS.index("top_p")].contiguous(),
+        min_p=numbers[:, NUMBERS.index("min_p")].contiguous(),
+        keys=state.keys[device_rows],
+        candidates=_candidates(state, drawn),
+    )
+
+
+def _candidates(state: SamplerState, rows: Int32) -> int:
+    """How many of the largest logits decide: the largest top_k, or all of them if a row has top_p alone."""
+    truncation = state.features[rows] & (Feature.TOP_K | Feature.TOP_P)
+    if np.any(truncation == Feature.TOP_P):
+        return state.vocab_size
+    return int(np.where(truncation != 0, state.top_k[rows], 0).max())
+
+
+def _penalized(state: SamplerState, rows: Int32, index: _Indices) -> Penalized:
+    penalized = rows[index]
+    numbers = state.numbers[_upload(penalized.astype(np.int64), state.device)]
+    slots = np.array([state.counts.slots[int(row)] for row in penalized], np.int64)
+    return Penalized(
+        index=_upload(index, state.device),
+        slots=_upload(slots, state.device),
+        presence=numbers[:, NUMBERS.index("presence_penalty")],
+        frequency=numbers[:, NUMBERS.index("frequency_penalty")],
+        repetition=numbers[:, NUMBERS.index("repetition_penalty")],
+    )
+
+
+def _where(features: Int32, feature: Feature) -> _Indices:
+    return np.flatnonzero(features & feature)
+
+
+def _upload(array: _Indices, device: torch.device) -> torch.Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array, np.int64)).to(device)
