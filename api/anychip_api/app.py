@@ -1,0 +1,90 @@
+"""The FastAPI application over one engine."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from anychip.log import logger
+from anychip.version import __version__
+from anychip_api import status, texts
+from anychip_api.chat import create_chat_completion
+from anychip_api.completions import create_completion
+from anychip_api.errors import as_api_error, internal_error
+from anychip_api.gate import Gate
+from anychip_api.openapi import describe
+from anychip_api.options import ServerOptions
+from anychip_api.service import Service
+
+if TYPE_CHECKING:
+    from anychip import AsyncEngine
+
+Handler = Callable[[Service, Request], Awaitable[Response]]
+Extension = Callable[[FastAPI, "AsyncEngine"], None]
+
+_ROUTES: tuple[tuple[str, str, Handler], ...] = (
+    ("POST", "/v1/chat/completions", create_chat_completion),
+    ("POST", "/v1/completions", create_completion),
+    ("GET", "/v1/models", status.list_models),
+    ("GET", "/v1/models/{model:path}", status.get_model),
+    ("POST", "/tokenize", texts.tokenize),
+    ("POST", "/detokenize", texts.detokenize),
+    ("GET", "/health", status.health),
+    ("GET", "/version", status.version),
+    ("GET", "/metrics", status.metrics),
+)
+
+
+class Application(FastAPI):
+    """A FastAPI application with the service behind its routes."""
+
+    def __init__(self, service: Service) -> None:
+        super().__init__(title="anychip", version=__version__, redoc_url=None)
+        self.service = service
+
+    def openapi(self) -> dict[str, Any]:
+        """The description behind /docs."""
+        if self.openapi_schema is None:
+            self.openapi_schema = describe(super().openapi(), [(method, path) for method, path, _ in _ROUTES])
+        return self.openapi_schema
+
+
+def create_app(engine: AsyncEngine, options: ServerOptions, extensions: Iterable[Extension] = ()) -> Application:
+    """The application of one server; any number may live in a process.
+
+    `extensions` are plugins' `register_routes`: each is called with the application and the engine.
+    """
+    app = Application(Service(engine, options))
+    for method, path, handler in _ROUTES:
+        app.add_route(path, _endpoint(app.service, handler), methods=[method])
+    app.add_exception_handler(HTTPException, _on_error)
+    app.add_exception_handler(RequestValidationError, _on_error)
+    app.add_middleware(Gate, api_keys=options.api_key)
+    for extend in extensions:
+        extend(app, engine)
+    return app
+
+
+def _endpoint(service: Service, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        try:
+            return await handler(service, request)
+        except Exception as error:  # noqa: BLE001 -- the client is told, and a bug is logged
+            known = as_api_error(error)
+            if known is None:
+                logger.exception("A request failed.")
+            return (known or internal_error()).response()
+
+    return endpoint
+
+
+async def _on_error(request: Request, error: Exception) -> Response:
+    del request
+    headers = dict(error.headers or {}) if isinstance(error, HTTPException) else None
+    return (as_api_error(error) or internal_error()).response(headers)

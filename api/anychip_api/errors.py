@@ -1,0 +1,100 @@
+"""Every failure in the shape that OpenAI's clients read."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from anychip.errors import EngineDeadError, RequestError, UserError
+
+_SHOWN_PROBLEMS = 3
+
+
+class ApiError(Exception):
+    """A failure with its HTTP status; `code` is what programs compare with."""
+
+    def __init__(self, status: int, message: str, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.param = param
+        self.code = code
+
+    def body(self) -> dict[str, Any]:
+        """OpenAI's error object."""
+        kind = "invalid_request_error" if self.status < HTTPStatus.INTERNAL_SERVER_ERROR else "server_error"
+        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
+
+    def response(self, headers: dict[str, str] | None = None) -> Response:
+        """The answer to a request that failed so."""
+        return Response(msgspec.json.encode(self.body()), self.status, headers, "application/json")
+
+
+def engine_dead(message: str = "") -> ApiError:
+    """The engine's process has ended."""
+    text = message or "The engine's process has ended."
+    return ApiError(HTTPStatus.SERVICE_UNAVAILABLE, f"{text} The server has to be started again.", code="engine_dead")
+
+
+def as_api_error(error: Exception) -> ApiError | None:
+    """What a client is told about an exception; None for a bug of ours."""
+    match error:
+        case ApiError():
+            return error
+        case RequestError():
+            return ApiError(HTTPStatus.BAD_REQUEST, str(error), error.param)
+        case UserError():
+            return ApiError(HTTPStatus.BAD_REQUEST, str(error))
+        case EngineDeadError():
+            return engine_dead(str(error))
+        case RequestValidationError() | ValidationError():
+            return as_api_error(invalid_fields(error))
+        case HTTPException():
+            return _of_framework(error)
+    return None
+
+
+def internal_error() -> ApiError:
+    """A bug of ours: the log has the traceback."""
+    return ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, "Internal error; the server's log says more.")
+
+
+def invalid_fields(error: RequestValidationError | ValidationError) -> RequestError:
+    """Which fields of a request have a wrong type, `param` being the first of them."""
+    problems: list[ErrorDetails] = list(error.errors())
+    if problems[0]["type"] == "json_invalid":
+        reason = problems[0]["msg"].removeprefix("Invalid JSON: ")
+        return RequestError(f"The request body is not valid JSON: {reason}.", remedy="Send one JSON object.")
+    if not problems[0]["loc"]:
+        return RequestError("The request body is not a JSON object.", remedy="Send one JSON object.")
+    texts = dict.fromkeys(_problem(problem) for problem in problems)
+    return RequestError(" ".join(list(texts)[:_SHOWN_PROBLEMS]), str(problems[0]["loc"][0]))
+
+
+def _problem(problem: ErrorDetails) -> str:
+    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]).lstrip(".")
+    if problem["type"] == "missing":
+        return f"{where} is required: add it to the request."
+    text = problem["msg"]
+    expected = text.replace("Input should be", "must be", 1) if text.startswith("Input") else f"is wrong: {text}"
+    return f"{where} {expected}, got {_shortened(problem['input'])}."
+
+
+def _shortened(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _of_framework(error: HTTPException) -> ApiError:
+    remedies = {
+        HTTPStatus.NOT_FOUND: "No such route. The OpenAI routes begin with /v1, for example /v1/chat/completions.",
+        HTTPStatus.METHOD_NOT_ALLOWED: "This route does not take that method; the header `allow` says which it takes.",
+    }
+    return ApiError(error.status_code, remedies.get(HTTPStatus(error.status_code), str(error.detail)))

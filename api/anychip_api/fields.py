@@ -1,0 +1,95 @@
+"""Request fields that are not in the schemas: those refused because they would change the answer, and the rest."""
+
+from __future__ import annotations
+
+import json
+import urllib.parse
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from anychip.errors import RequestError
+
+_LONGEST_NAME = 64
+_MOST_NAMES = 20
+
+_LATER = "Leave it out; it is not supported yet."
+_STRUCTURED = "Leave it out; structured output is not supported yet."
+_TOOLS = "Leave it out; tools are not supported yet."
+
+# Field -> (values that ask for nothing, what to do). None asks for nothing in any field.
+_REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
+    "audio": ((), "Leave it out; this server generates text only."),
+    "best_of": ((1,), "Ask for several choices with `n` and take the best one."),
+    "chat_template": ((), "Give the template when the server starts, with --chat-template."),
+    "documents": (([],), _LATER),
+    "function_call": (("none",), _TOOLS),
+    "functions": (([],), _TOOLS),
+    "guided_choice": ((), _STRUCTURED),
+    "guided_grammar": ((), _STRUCTURED),
+    "guided_json": ((), _STRUCTURED),
+    "guided_regex": ((), _STRUCTURED),
+    "kv_transfer_params": ((), _LATER),
+    "length_penalty": ((1, 1.0), "Leave it out; there is no beam search here."),
+    "logits_processors": (([],), _LATER),
+    "media_io_kwargs": (({},), _LATER),
+    "mm_processor_kwargs": (({},), _LATER),
+    "modalities": ((["text"],), "Leave it out; this server generates text only."),
+    "prompt_embeds": ((), "Send the prompt as text or token ids."),
+    "response_format": (({"type": "text"},), _STRUCTURED),
+    "structured_outputs": ((), _STRUCTURED),
+    "suffix": (("",), "Leave it out; text is only continued at its end."),
+    "tool_choice": (("none",), _TOOLS),
+    "tools": (([],), _TOOLS),
+    "truncate_prompt_tokens": ((), "Shorten the prompt before you send it."),
+    "use_beam_search": ((False,), "Leave it out; there is no beam search here."),
+    "verbosity": (("medium",), _LATER),
+    "vllm_xargs": (({},), _LATER),
+    "web_search_options": ((), "Leave it out; this server does not search the web."),
+}
+
+NO_EFFECT = frozenset(
+    {
+        "metadata",
+        "parallel_tool_calls",
+        "prediction",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "request_id",
+        "safety_identifier",
+        "service_tier",
+        "spaces_between_special_tokens",
+        "store",
+        "user",
+    }
+)
+"""Fields of OpenAI's and vLLM's that change nothing in the answer here."""
+
+
+def check_extra_fields(extra: Mapping[str, Any], strict: bool) -> list[str]:
+    """Names of the fields that have no effect on this request, in its order.
+
+    Raises `RequestError` for a field that would change the answer and is not built, and under `strict` for one that is
+    not known at all.
+    """
+    ignored: list[str] = []
+    for name, value in extra.items():
+        if name in _REFUSED:
+            neutral, remedy = _REFUSED[name]
+            if value is not None and not _is_one_of(value, neutral):
+                raise RequestError(f"{name} is not supported.", param=name, remedy=remedy)
+            continue
+        if strict and name not in NO_EFFECT:
+            raise RequestError(f"{name} is not a field of this request.", param=name, remedy="Leave it out.")
+        ignored.append(name)
+    return ignored
+
+
+def header_value(names: Iterable[str]) -> str:
+    """Field names for an HTTP header: printable, short and not too many."""
+    listed = [urllib.parse.quote(name[:_LONGEST_NAME], safe="._-[]$") for name in names]
+    return ", ".join([*listed[:_MOST_NAMES], *(["..."] if len(listed) > _MOST_NAMES else [])])
+
+
+def _is_one_of(value: Any, neutral: tuple[Any, ...]) -> bool:
+    # As JSON, so that true is not 1.
+    return json.dumps(value) in {json.dumps(one) for one in neutral}

@@ -1,0 +1,39 @@
+"""The description of our routes for /openapi.json; built when it is asked for, to keep the start short."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from anychip_api.schemas import ChatRequest, CompletionRequest, DetokenizeRequest, Schema, TokenizeRequest
+
+_BODIES: dict[str, type[Schema]] = {
+    "/v1/chat/completions": ChatRequest,
+    "/v1/completions": CompletionRequest,
+    "/tokenize": TokenizeRequest,
+    "/detokenize": DetokenizeRequest,
+}
+_REFERENCE = "#/components/schemas/{model}"
+
+
+def describe(base: dict[str, Any], routes: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """`base` with our (method, path) routes and the schemas of their bodies."""
+    paths: dict[str, Any] = dict(base.get("paths", {}))
+    schemas: dict[str, Any] = dict(base.get("components", {}).get("schemas", {}))
+    for method, path in routes:
+        paths.setdefault(path.replace(":path", ""), {})[method.lower()] = _operation(path, schemas)
+    return {**base, "paths": paths, "components": {**base.get("components", {}), "schemas": schemas}}
+
+
+def _operation(path: str, schemas: dict[str, Any]) -> dict[str, Any]:
+    operation: dict[str, Any] = {"summary": path, "responses": {"200": {"description": "The answer."}}}
+    body = _BODIES.get(path)
+    if body is not None:
+        schema = body.model_json_schema(ref_template=_REFERENCE)
+        schemas.update(schema.pop("$defs", {}))
+        schemas[body.__name__] = schema
+        reference = {"$ref": _REFERENCE.format(model=body.__name__)}
+        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": reference}}}
+    if "{model" in path:
+        operation["parameters"] = [{"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}]
+    return operation

@@ -1,0 +1,128 @@
+"""`serve`: one engine behind one listening socket, from start to a graceful end.
+
+The web framework is imported while the engine's process loads the model, so that the server is ready early.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import uvloop
+
+from anychip import AsyncEngine
+from anychip.config import EngineConfig
+from anychip.log import logger
+from anychip_api.listen import address_of, bind, listen
+from anychip_api.options import ServerOptions
+
+if TYPE_CHECKING:
+    from anychip_api.app import Extension
+    from anychip_api.web import WebServer
+
+Progress = Callable[[str, int, int], None]
+
+EXIT_STOPPED = 0
+EXIT_DEAD = 1
+
+
+def serve(
+    config: EngineConfig,
+    options: ServerOptions,
+    progress: Progress | None = None,
+    extensions: Iterable[Extension] = (),
+) -> int:
+    """Serve until SIGTERM or SIGINT, or until the engine's process ends; returns the exit code.
+
+    Raises `UserError` when the port cannot be had or the engine cannot start.
+    """
+    with (
+        closing(bind(options.host, options.port)) as listener,
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as run,
+    ):
+        return run.run(_run(config, options, listener, progress, tuple(extensions)))
+
+
+async def _run(
+    config: EngineConfig,
+    options: ServerOptions,
+    listener: socket.socket,
+    progress: Progress | None,
+    extensions: tuple[Extension, ...],
+) -> int:
+    stop = _Stop()
+    loading = asyncio.create_task(AsyncEngine.create(config, progress))
+    await asyncio.sleep(0)  # the engine's process starts before this one imports the web framework
+    web = await asyncio.to_thread(_import_web)
+    if not await stop.before(loading):
+        loading.cancel()
+        await asyncio.gather(loading, return_exceptions=True)
+        return EXIT_STOPPED
+    engine = loading.result()
+    try:
+        server = web(engine, options, extensions)
+        return await _serve(server, engine, options, listener, stop)
+    finally:
+        await engine.close()
+
+
+def _import_web() -> type[WebServer]:
+    from anychip_api.web import WebServer
+
+    return WebServer
+
+
+async def _serve(
+    server: WebServer, engine: AsyncEngine, options: ServerOptions, listener: socket.socket, stop: _Stop
+) -> int:
+    listen(listener)
+    logger.info("Serving %s at http://%s", server.model_name, address_of(listener))
+    serving = asyncio.create_task(server.run(listener))
+    dead = asyncio.create_task(engine.wait_dead())
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait({serving, dead, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    if engine.dead:
+        logger.error("The engine's process has ended; every open request ends with an error.")
+    elif stop.asked:
+        logger.info("Stopping; open requests may take %g s to finish.", options.shutdown_timeout)
+    stopping.cancel()
+    await server.finish(serving, 0 if engine.dead else options.shutdown_timeout, stop)
+    died = engine.dead
+    dead.cancel()
+    return EXIT_DEAD if died else EXIT_STOPPED
+
+
+class _Stop:
+    """SIGTERM and SIGINT: the first asks to finish, the second to hurry."""
+
+    def __init__(self) -> None:
+        self._signals = 0
+        self._changed = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal)
+
+    @property
+    def asked(self) -> bool:
+        """Whether a signal has come."""
+        return self._signals > 0
+
+    async def wait(self) -> None:
+        """Return at the next signal, or at once if one is unread."""
+        await self._changed.wait()
+        self._changed.clear()
+
+    async def before(self, task: asyncio.Task[AsyncEngine]) -> bool:
+        """Whether `task` ended before a signal came."""
+        waiting = asyncio.create_task(self._changed.wait())
+        await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        return task.done()
+
+    def _on_signal(self) -> None:
+        self._signals += 1
+        self._changed.set()

@@ -1,0 +1,73 @@
+"""What every route of one server shares."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from anychip.errors import RequestError
+from anychip.log import logger
+from anychip.text.tokenizer import Tokenizer
+from anychip_api.errors import ApiError
+from anychip_api.metrics import Metrics
+from anychip_api.options import ServerOptions
+from anychip_api.tokens import TokenTexts
+
+if TYPE_CHECKING:
+    from anychip import AsyncEngine
+    from anychip_api.generation import Generation
+
+_MOST_REMEMBERED = 1000
+
+
+class Service:
+    """The engine with the server's options, metrics and open requests."""
+
+    def __init__(self, engine: AsyncEngine, options: ServerOptions) -> None:
+        self.engine = engine
+        self.options = options
+        self.names = options.served_model_name or (engine.config.model,)
+        self.created = int(time.time())
+        self.metrics = Metrics(engine, self.names[0], options.metrics_prefix)
+        self.token_texts = TokenTexts(engine.tokenizer)
+        self.open: set[Generation] = set()
+        self._noted: set[tuple[str, str]] = set()
+
+    def model_name(self, asked: str | None) -> str:
+        """The name that answers carry; raises `ApiError` for a model that is not served."""
+        if asked is None:
+            return self.names[0]
+        if asked not in self.names:
+            served = ", ".join(self.names)
+            message = f"The model {asked!r} is not served here. Use {served}, or leave `model` out."
+            raise ApiError(HTTPStatus.NOT_FOUND, message, "model", "model_not_found")
+        return asked
+
+    def tokenizer(self, param: str) -> Tokenizer:
+        """The tokenizer; raises `RequestError` about `param` when the server runs without one."""
+        if self.engine.tokenizer is None:
+            raise RequestError("This server has no tokenizer.", param, "Send token ids to /v1/completions.")
+        return self.engine.tokenizer
+
+    def check_token_ids(self, token_ids: Iterable[int], param: str) -> None:
+        """Raise `RequestError` for an id outside of the vocabulary."""
+        size = self.engine.info.vocab_size
+        for token_id in token_ids:
+            if not 0 <= token_id < size:
+                raise RequestError(f"{param} holds {token_id}; token ids go from 0 to {size - 1}.", param)
+
+    def note_ignored(self, path: str, names: Iterable[str]) -> None:
+        """Log once each field that requests send and that has no effect."""
+        for name in names:
+            if (path, name) not in self._noted and len(self._noted) < _MOST_REMEMBERED:
+                self._noted.add((path, name))
+                logger.warning("%s: the field %r has no effect here and is ignored.", path, name[:100])
+
+    def abort_all(self) -> int:
+        """Abort every open request; returns how many there were."""
+        waiting = list(self.open)
+        for generation in waiting:
+            generation.abort("The server is stopping.")
+        return len(waiting)

@@ -1,0 +1,60 @@
+"""What is served and how it is doing: /v1/models, /health, /version, /metrics."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.requests import Request
+from starlette.responses import Response
+
+from anychip.version import __version__
+from anychip_api.errors import engine_dead
+from anychip_api.service import Service
+
+
+async def list_models(service: Service, request: Request) -> Response:
+    """Every name of the model."""
+    del request
+    return _json({"object": "list", "data": [_model(service, name) for name in service.names]})
+
+
+async def get_model(service: Service, request: Request) -> Response:
+    """One name of the model."""
+    return _json(_model(service, service.model_name(request.path_params["model"])))
+
+
+async def health(service: Service, request: Request) -> Response:
+    """200 while the engine's process lives, else 503."""
+    del request
+    return engine_dead().response() if service.engine.dead else Response(status_code=HTTPStatus.OK)
+
+
+async def version(service: Service, request: Request) -> Response:
+    """The version of anychip."""
+    del service, request
+    return _json({"version": __version__})
+
+
+async def metrics(service: Service, request: Request) -> Response:
+    """Prometheus metrics."""
+    del request
+    return Response(service.metrics.page(), headers={"content-type": CONTENT_TYPE_LATEST})
+
+
+def _model(service: Service, name: str) -> dict[str, Any]:
+    return {
+        "id": name,
+        "object": "model",
+        "created": service.created,
+        "owned_by": "anychip",
+        "root": service.engine.config.model,
+        "parent": None,
+        "max_model_len": service.engine.info.max_model_len,
+    }
+
+
+def _json(answer: dict[str, Any]) -> Response:
+    return Response(msgspec.json.encode(answer), media_type="application/json")

@@ -1,0 +1,48 @@
+"""POST /tokenize and /detokenize, in vLLM's shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from anychip.errors import RequestError
+from anychip_api.body import read_schema
+from anychip_api.chat import chat_token_ids
+from anychip_api.schemas import DetokenizeRequest, TokenizeRequest
+from anychip_api.service import Service
+
+
+async def tokenize(service: Service, request: Request) -> Response:
+    """Token ids of a prompt, or of messages in the chat template."""
+    body, headers = await read_schema(service, request, TokenizeRequest)
+    service.model_name(body.model)
+    if (body.prompt is None) == (body.messages is None):
+        raise RequestError("Exactly one of prompt and messages is required.", "prompt", "Send one of them.")
+    tokenizer = service.tokenizer("prompt")
+    if body.prompt is None:
+        token_ids = chat_token_ids(service, body)
+    else:
+        token_ids = tokenizer.encode(body.prompt, add_special_tokens=body.add_special_tokens is not False)
+    answer: dict[str, Any] = {
+        "count": len(token_ids),
+        "max_model_len": service.engine.info.max_model_len,
+        "tokens": token_ids,
+        "token_strs": [tokenizer.id_to_token(one) for one in token_ids] if body.return_token_strs else None,
+    }
+    return _json(answer, headers)
+
+
+async def detokenize(service: Service, request: Request) -> Response:
+    """Text of token ids, special tokens included."""
+    body, headers = await read_schema(service, request, DetokenizeRequest)
+    service.model_name(body.model)
+    tokenizer = service.tokenizer("tokens")
+    service.check_token_ids(body.tokens, "tokens")
+    return _json({"prompt": tokenizer.decode(body.tokens, bool(body.skip_special_tokens))}, headers)
+
+
+def _json(answer: dict[str, Any], headers: dict[str, str]) -> Response:
+    return Response(msgspec.json.encode(answer), headers=headers, media_type="application/json")
