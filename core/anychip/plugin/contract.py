@@ -155,6 +155,8 @@ class ModelSource:
     config: Mapping[str, Any]
     """Content of config.json, or the same made from GGUF metadata."""
     generation_config: Mapping[str, Any]
+    model_class: str = ""
+    """`module:Class` of the plugin that registered this model_type, if one did."""
 
 
 class Pending(ABC, Generic[T_co]):

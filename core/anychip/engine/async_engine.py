@@ -1,0 +1,313 @@
+"""The asynchronous client: an engine in a process of its own, reached over a socket pair. No torch in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+from anychip.config import EngineConfig
+from anychip.engine.channel import LENGTH, FrameBuffer
+from anychip.engine.collect import Collected, Collector
+from anychip.engine.input import InputProcessor, Prompt, default_sampling
+from anychip.engine.messages import (
+    Abort,
+    EngineInfo,
+    Failure,
+    Progress,
+    ResetPrefixCache,
+    Shutdown,
+    Start,
+    Stats,
+    StepOutputs,
+    ToEngine,
+    decode_from_engine,
+    encode,
+)
+from anychip.engine.outputs import Delta, RequestOutput, TokenLogprobs
+from anychip.engine.results import Gathered
+from anychip.errors import EngineDeadError, UserError
+from anychip.sampling_params import SamplingParams
+from anychip.text.chat_template import ChatTemplate
+from anychip.text.load import load_tokenizer
+from anychip.weights.source import resolve_model
+
+CLOSE_SECONDS = 10.0
+ProgressCallback = Callable[[str, int, int], None]
+
+
+class RequestStream:
+    """An open request: iterate it for deltas. Abandoning the iteration aborts the request."""
+
+    def __init__(self, engine: AsyncEngine, collected: Collected) -> None:
+        self._engine = engine
+        self._collected = collected
+        self._changed = asyncio.Event()
+
+    @property
+    def request_id(self) -> str:
+        """The id given or made."""
+        return self._collected.request_id
+
+    @property
+    def prompt_text(self) -> str | None:
+        """The prompt, if it was text."""
+        return self._collected.prepared.text
+
+    @property
+    def prompt_token_ids(self) -> list[int]:
+        """The prompt in token ids."""
+        return self._collected.prepared.token_ids
+
+    @property
+    def num_cached_tokens(self) -> int:
+        """Prompt tokens found in the prefix cache; known once the first delta is there."""
+        return self._collected.num_cached_tokens
+
+    @property
+    def waited(self) -> float:
+        """Seconds in the queue; known once the first delta is there."""
+        return self._collected.waited
+
+    @property
+    def prompt_logprobs(self) -> list[TokenLogprobs | None] | None:
+        """One a prompt token, None for the first; complete once the first delta of choice 0 is there."""
+        return self._collected.prompt_logprobs
+
+    def wake(self) -> None:
+        """Called by the engine when something came."""
+        self._changed.set()
+
+    def abort(self) -> None:
+        """Stop the request; harmless when it is over."""
+        self._engine.abort(self)
+
+    async def __aiter__(self) -> AsyncIterator[Delta]:
+        """Deltas of all choices until each has a finish reason. Raises `EngineDeadError`."""
+        try:
+            while True:
+                self._changed.clear()
+                for delta in self._collected.take():
+                    yield delta
+                if self._collected.open == 0 and not self._collected.deltas:
+                    return
+                if self._engine.dead:
+                    raise EngineDeadError(self._engine.last_words)
+                await self._changed.wait()
+        finally:
+            self.abort()
+
+
+class AsyncEngine:
+    """An engine process and its requests. Make one with `create`; close it with `close`."""
+
+    def __init__(self, config: EngineConfig, progress: ProgressCallback | None) -> None:
+        self.config = config
+        self.stats = Stats()
+        self.last_words = "The engine process ended."
+        self._progress = progress
+        self._collector = Collector()
+        self._streams: dict[Collected, RequestStream] = {}
+        self._listeners: list[Callable[[StepOutputs], None]] = []
+        self._ready: asyncio.Future[EngineInfo] = asyncio.get_running_loop().create_future()
+        self._died = asyncio.Event()
+        self._process, self._socket = _spawn()
+
+    @classmethod
+    async def create(cls, config: EngineConfig, progress: ProgressCallback | None = None) -> AsyncEngine:
+        """Start the engine process and wait until it has loaded the model.
+
+        Raises `UserError` for what the user can fix, `EngineDeadError` for the rest.
+        """
+        self = cls(config, progress)
+        try:
+            loop = asyncio.get_running_loop()
+            # the process imports its libraries while the model is looked up, or fetched, here
+            self.source = await loop.run_in_executor(None, resolve_model, config, progress or _quiet)
+            await loop.create_connection(lambda: _Receiver(self), sock=self._socket)
+            self._send(Start(config.replace("client", model=str(self.source.path))))
+            self.tokenizer = await loop.run_in_executor(None, _load_tokenizer, config, self.source.path)
+            self.info = await self._ready
+        except BaseException:
+            await self.close()
+            raise
+        self.inputs = InputProcessor(self.source, self.tokenizer, self.info, config.seed)
+        self.default_sampling: dict[str, Any] = (
+            default_sampling(self.source) if config.generation_config == "auto" else {}
+        )
+        return self
+
+    @property
+    def chat_template(self) -> ChatTemplate | None:
+        """The model's chat template."""
+        return self.tokenizer.chat if self.tokenizer else None
+
+    @property
+    def dead(self) -> bool:
+        """Whether the engine process has ended."""
+        return self._died.is_set()
+
+    async def wait_dead(self) -> None:
+        """Return once the engine process has ended."""
+        await self._died.wait()
+
+    def submit(
+        self,
+        prompt: Prompt,
+        params: SamplingParams,
+        *,
+        request_id: str | None = None,
+        priority: int = 0,
+        cache_salt: str = "",
+        add_special_tokens: bool = True,
+    ) -> RequestStream:
+        """Validate a request and hand it to the engine. Raises `RequestError` or `EngineDeadError`."""
+        if self.dead:
+            raise EngineDeadError(self.last_words)
+        prepared = self.inputs.prepare(
+            prompt, params, priority=priority, cache_salt=cache_salt, add_special_tokens=add_special_tokens
+        )
+        collected = Collected(request_id or f"req-{uuid.uuid4().hex}", prepared, self.tokenizer)
+        stream = RequestStream(self, collected)
+        self._collector.open(collected)
+        self._streams[collected] = stream
+        for submit in prepared.submits:
+            self._send(submit)
+        return stream
+
+    async def generate(
+        self, prompt: Prompt, params: SamplingParams, request_id: str | None = None, *, priority: int = 0
+    ) -> AsyncIterator[RequestOutput]:
+        """Yield the whole output so far each time something is added, as vLLM's engine does."""
+        stream = self.submit(prompt, params, request_id=request_id, priority=priority)
+        gathered = Gathered(stream._collected)
+        async for delta in stream:
+            gathered.add(delta)
+            yield gathered.output()
+
+    def abort(self, stream: RequestStream) -> None:
+        """Stop a request; harmless when it is over."""
+        collected = stream._collected
+        self._streams.pop(collected, None)
+        handles = self._collector.close(collected)
+        if handles and not self.dead:
+            self._send(Abort(handles))
+        stream.wake()
+
+    def add_listener(self, listener: Callable[[StepOutputs], None]) -> None:
+        """Call `listener` once for each message of the engine, before requests see it."""
+        self._listeners.append(listener)
+
+    async def reset_prefix_cache(self) -> None:
+        """Forget all cached blocks that no running request holds."""
+        self._send(ResetPrefixCache())
+
+    async def close(self) -> None:
+        """End the process; open requests raise `EngineDeadError`."""
+        if self._process.poll() is None and not self.dead:
+            self._send(Shutdown())
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self._wait)
+        self.lost("The engine was closed.")
+
+    def receive(self, frame: bytes) -> None:
+        """Take in one message of the engine."""
+        message = decode_from_engine(frame)
+        match message:
+            case StepOutputs():
+                self._take(message)
+            case Progress() if self._progress:
+                self._progress(message.what, message.done, message.total)
+            case EngineInfo() if not self._ready.done():
+                self._ready.set_result(message)
+            case Failure():
+                self.lost(message.message, message)
+
+    def lost(self, words: str, failure: Failure | None = None) -> None:
+        """The process is gone: every open request fails, now."""
+        if self._died.is_set():
+            return
+        self.last_words = words
+        self._died.set()
+        self._socket.close()
+        if not self._ready.done():
+            self._ready.set_exception(_startup_error(words, failure))
+            self._ready.exception()  # nobody may be waiting any more
+        for stream in list(self._streams.values()):
+            stream.wake()
+
+    def _take(self, outputs: StepOutputs) -> None:
+        self.stats = outputs.stats
+        for listener in self._listeners:
+            listener(outputs)
+        touched, stopped = self._collector.collect(outputs)
+        if stopped:
+            self._send(Abort(stopped))
+        for collected in touched:
+            if stream := self._streams.get(collected):
+                stream.wake()
+
+    def _send(self, message: ToEngine) -> None:
+        data = encode(message)
+        frame = LENGTH.pack(len(data)) + data
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(frame)
+
+    def _wait(self) -> None:
+        try:
+            self._process.wait(CLOSE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    _transport: asyncio.WriteTransport | None = None
+
+
+class _Receiver(asyncio.Protocol):
+    """Feeds an engine's bytes to its client."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+        self._frames = FrameBuffer()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
+        self._engine._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        for frame in self._frames.feed(data):
+            self._engine.receive(frame)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._engine.lost("The engine process ended unexpectedly; its log says why.")
+
+
+def _spawn() -> tuple[subprocess.Popen[bytes], socket.socket]:
+    ours, theirs = socket.socketpair()
+    command = [sys.executable, "-m", "anychip.engine.process", str(theirs.fileno())]
+    process = subprocess.Popen(command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL)  # noqa: S603
+    theirs.close()
+    ours.setblocking(False)
+    return process, ours
+
+
+def _load_tokenizer(config: EngineConfig, path: Any) -> Any:
+    from pathlib import Path
+
+    if config.skip_tokenizer_init:
+        return None
+    return load_tokenizer(Path(config.tokenizer) if config.tokenizer else path, config.chat_template)
+
+
+def _startup_error(words: str, failure: Failure | None) -> Exception:
+    if failure is not None and not failure.detail:
+        return UserError(failure.message, failure.remedy)
+    return EngineDeadError(words)
+
+
+def _quiet(what: str, done: int, total: int) -> None:
+    return None

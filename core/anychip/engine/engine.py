@@ -1,0 +1,121 @@
+"""The engine: one model on one platform, driven a step at a time by whoever owns it."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from anychip.config import EngineConfig
+from anychip.engine.assemble import StepRecord
+from anychip.engine.batch import StepResult
+from anychip.engine.messages import Abort, EngineInfo, ResetPrefixCache, StepOutputs, Submit
+from anychip.engine.scheduler import Policy, Scheduler
+from anychip.engine.sizing import check_attention, plan_cache, resolve_config
+from anychip.log import logger
+from anychip.plugin.contract import KVPlan, ModelInfo, Pending, Progress, Runner
+from anychip.plugin.registry import Registry
+from anychip.weights.source import resolve_model
+
+
+class Engine:
+    """Loads a model and steps it. Not thread-safe; two of them may live in one process.
+
+    Raises `UserError` for what the user can fix: no such device, no such model, too little memory.
+    """
+
+    def __init__(self, config: EngineConfig, progress: Progress) -> None:
+        registry = Registry(config.plugins)
+        config = registry.configure(config)
+        chosen = registry.choose(config.device)
+        platform = chosen.open()
+        config = resolve_config(config, platform.capabilities)
+        source = resolve_model(config, progress)
+        self.runner: Runner = platform.runner(config)
+        try:
+            model = self.runner.load(source, progress)
+            check_attention(model, platform.capabilities)
+            plan = plan_cache(model, self.runner.measure(), config)
+            self.runner.start(plan)
+        except BaseException:
+            self.runner.close()
+            raise
+        policy = Policy(config.enable_prefix_caching, config.scheduling_policy == "priority")
+        self.scheduler = Scheduler(plan, policy)
+        self.config = config
+        device = f"{chosen.found.spec.name}:{chosen.index}"
+        self.info = _info(config, model, plan, device)
+        self._under_way: deque[tuple[StepRecord, Pending[StepResult]]] = deque()
+        assert config.steps_in_flight, "the config is unresolved"
+        self._ahead = config.steps_in_flight - 1
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `step` has something to do."""
+        return bool(self._under_way) or self.scheduler.has_work
+
+    def handle(self, message: Submit | Abort | ResetPrefixCache) -> None:
+        """Take in what a client asks."""
+        match message:
+            case Submit():
+                self.scheduler.add(message)
+            case Abort():
+                self.scheduler.abort(message.handles)
+            case ResetPrefixCache():
+                self.scheduler.reset_prefix_cache()
+
+    def step(self) -> list[StepOutputs]:
+        """Submit the next step and take in the oldest one under way; what there is to tell, in order."""
+        outputs: list[StepOutputs] = []
+        scheduled = self.scheduler.schedule()
+        if scheduled is None:
+            self._commit_down_to(len(self._under_way) - 1, outputs)
+        else:
+            batch, record = scheduled
+            step = self.runner.submit(batch)
+            self._commit_down_to(self._ahead - 1, outputs)
+            self._under_way.append((record, step.finish()))
+            self._commit_down_to(self._ahead, outputs)
+        if not outputs and (report := self.scheduler.report()):
+            outputs.append(report)
+        return outputs
+
+    def check_integrity(self) -> None:
+        """Recount every row and block; call it when idle."""
+        self.scheduler.check_integrity()
+
+    def close(self) -> None:
+        """Give the device back."""
+        self._under_way.clear()
+        self.runner.close()
+
+    def _commit_down_to(self, count: int, outputs: list[StepOutputs]) -> None:
+        while len(self._under_way) > max(count, 0):
+            record, pending = self._under_way.popleft()
+            outputs.append(self.scheduler.commit(record, pending.result()))
+
+
+def _info(config: EngineConfig, model: ModelInfo, plan: KVPlan, device: str) -> EngineInfo:
+    for note in model.notes:
+        logger.info("%s", note)
+    blocks = min((group.num_blocks for group in plan.groups), default=0)
+    logger.info(
+        "KV cache: %d blocks of %d tokens, %.0f MiB; up to %d tokens a sequence, %.1f sequences of full length",
+        blocks,
+        plan.block_size,
+        plan.bytes / 2**20,
+        plan.max_model_len,
+        blocks * plan.block_size / plan.max_model_len,
+    )
+    return EngineInfo(
+        max_model_len=plan.max_model_len,
+        vocab_size=model.vocab_size,
+        num_blocks=blocks,
+        block_size=plan.block_size,
+        max_num_seqs=plan.max_num_seqs,
+        max_num_batched_tokens=plan.max_num_batched_tokens,
+        dtype=model.dtype,
+        device=device,
+        kv_cache_bytes=plan.bytes,
+        weight_bytes=model.weight_bytes,
+        prefix_caching=config.enable_prefix_caching,
+        notes=model.notes,
+    )

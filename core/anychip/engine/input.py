@@ -1,0 +1,205 @@
+"""From a prompt and sampling parameters to sequences the engine can take; all validation of requests is here."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from anychip.engine.batch import RowSampling
+from anychip.engine.messages import EngineInfo, Submit
+from anychip.errors import RequestError
+from anychip.plugin.contract import ModelSource
+from anychip.sampling_params import SamplingParams
+from anychip.text.tokenizer import Tokenizer
+
+Prompt = str | Sequence[int] | Mapping[str, Any]
+"""Text, token ids, or {"prompt": text} or {"prompt_token_ids": ids}."""
+
+SAMPLING_DEFAULTS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+"""Fields that a model's generation_config.json may give a default."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRequest:
+    """A validated request: one `Submit` a choice."""
+
+    text: str | None
+    token_ids: list[int]
+    params: SamplingParams
+    submits: tuple[Submit, ...]
+
+
+class InputProcessor:
+    """Tokenizes and validates requests for one model."""
+
+    def __init__(self, source: ModelSource, tokenizer: Tokenizer | None, info: EngineInfo, seed: int) -> None:
+        self.tokenizer = tokenizer
+        self.info = info
+        self.eos_ids = _eos_ids(source, tokenizer)
+        self._handles = count(1)
+        self._random = random.Random(seed)  # noqa: S311 (not for secrets)
+
+    def prepare(
+        self,
+        prompt: Prompt,
+        params: SamplingParams,
+        *,
+        priority: int = 0,
+        cache_salt: str = "",
+        add_special_tokens: bool = True,
+    ) -> PreparedRequest:
+        """Validate one request and cut it into sequences. Raises `RequestError` naming the field."""
+        text, token_ids = self.tokenize(prompt, add_special_tokens)
+        self._check_ids(token_ids, "prompt")
+        max_tokens = self._max_tokens(len(token_ids), params)
+        self._check_params(params)
+        data = np.array(token_ids, np.int32).tobytes()
+        stop_ids = self._stop_ids(params)
+        submits = tuple(
+            Submit(
+                handle=next(self._handles),
+                prompt=data,
+                sampling=self._row_sampling(params, stop_ids, seed, first=index == 0),
+                max_tokens=max_tokens,
+                stop_ids=stop_ids,
+                eos_ids=self.eos_ids,
+                priority=priority,
+                cache_salt=cache_salt,
+            )
+            for index, seed in enumerate(self._seeds(params))
+        )
+        return PreparedRequest(text, token_ids, params, submits)
+
+    def tokenize(self, prompt: Prompt, add_special_tokens: bool = True) -> tuple[str | None, list[int]]:
+        """Text (if the prompt was text) and token ids of a prompt."""
+        if isinstance(prompt, Mapping):
+            prompt = self._unwrap(prompt)
+        if not isinstance(prompt, str):
+            return None, list(prompt)
+        if self.tokenizer is None:
+            raise RequestError("This model has no tokenizer, so it takes no text.", "prompt", "Send token ids instead.")
+        return prompt, self.tokenizer.encode(prompt, add_special_tokens)
+
+    def _unwrap(self, prompt: Mapping[str, Any]) -> str | Sequence[int]:
+        if set(prompt) == {"prompt"} or set(prompt) == {"prompt_token_ids"}:
+            value: str | Sequence[int] = next(iter(prompt.values()))
+            return value
+        raise RequestError(
+            f"A prompt given as a dict has the keys {sorted(prompt)}.", "prompt", "Give one of prompt, prompt_token_ids."
+        )
+
+    def _check_ids(self, ids: Sequence[int], field: str) -> None:
+        for token in ids:
+            if isinstance(token, bool) or not isinstance(token, int | np.integer):
+                raise RequestError(f"{field} holds {token!r}, which is no token id.", field)
+            if not 0 <= token < self.info.vocab_size:
+                raise RequestError(
+                    f"{field} holds the token id {token}; this model's ids are 0 to {self.info.vocab_size - 1}.", field
+                )
+
+    def _max_tokens(self, length: int, params: SamplingParams) -> int:
+        """Tokens that may be sampled; cases B1, B2 and A6."""
+        if length == 0:
+            raise RequestError(
+                "The prompt is empty, and this model's tokenizer adds no beginning of sequence.",
+                "prompt",
+                "Send at least one token.",
+            )
+        limit = self.info.max_model_len
+        if length >= limit and (params.max_tokens != 0 or length > limit):
+            raise RequestError(
+                f"This model's maximum context length is {limit} tokens, but the prompt has {length} tokens.",
+                "prompt",
+                "Shorten the prompt, or start the server with a larger --max-model-len.",
+            )
+        if params.max_tokens is None:
+            return limit - length
+        if length + params.max_tokens > limit:
+            raise RequestError(
+                f"This model's maximum context length is {limit} tokens, but {length + params.max_tokens} were requested: "
+                f"{length} in the prompt and {params.max_tokens} in max_tokens.",
+                "max_tokens",
+                "Shorten the prompt or lower max_tokens.",
+            )
+        return params.max_tokens
+
+    def _check_params(self, params: SamplingParams) -> None:
+        self._check_ids(params.stop_token_ids, "stop_token_ids")
+        self._check_ids(params.allowed_token_ids or (), "allowed_token_ids")
+        self._check_ids(tuple(params.logit_bias or ()), "logit_bias")
+        if self.tokenizer is None:
+            for field in ("stop", "bad_words"):
+                if getattr(params, field):
+                    raise RequestError(f"This model has no tokenizer, so {field} cannot be honoured.", field)
+
+    def _stop_ids(self, params: SamplingParams) -> tuple[int, ...]:
+        ends = () if params.ignore_eos else self.eos_ids
+        return tuple(dict.fromkeys((*ends, *params.stop_token_ids)))
+
+    def _seeds(self, params: SamplingParams) -> list[int]:
+        """One 64-bit seed a choice; the first choice of a seeded request has the seed itself."""
+        if params.seed is None:
+            return [self._random.getrandbits(63) for _ in range(params.n)]
+        return [params.seed, *(_derived_seed(params.seed, index) for index in range(1, params.n))]
+
+    def _row_sampling(self, params: SamplingParams, stop_ids: tuple[int, ...], seed: int, first: bool) -> RowSampling:
+        return RowSampling(
+            seed=seed,
+            temperature=float(params.temperature),
+            top_p=float(params.top_p),
+            top_k=params.top_k,
+            min_p=float(params.min_p),
+            presence_penalty=float(params.presence_penalty),
+            frequency_penalty=float(params.frequency_penalty),
+            repetition_penalty=float(params.repetition_penalty),
+            min_tokens=params.min_tokens,
+            stop_token_ids=stop_ids if params.min_tokens else (),
+            bad_words=self._bad_words(params.bad_words),
+            logit_bias=tuple((token, float(bias)) for token, bias in (params.logit_bias or {}).items()),
+            allowed_token_ids=params.allowed_token_ids,
+            logprobs=params.logprobs,
+            prompt_logprobs=params.prompt_logprobs if first else None,
+        )
+
+    def _bad_words(self, words: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+        """Token ids of each word, at the start of a text and after a space."""
+        if not words:
+            return ()
+        assert self.tokenizer is not None, "checked before"
+        spelled: dict[tuple[int, ...], None] = {}
+        for word in words:
+            for text in (word, " " + word.lstrip()):
+                ids = tuple(self.tokenizer.encode(text, False))
+                if ids:
+                    spelled[ids] = None
+        return tuple(spelled)
+
+
+def default_sampling(source: ModelSource) -> dict[str, Any]:
+    """Sampling defaults in the model's generation_config.json."""
+    given = source.generation_config
+    return {name: given[name] for name in SAMPLING_DEFAULTS if given.get(name) is not None}
+
+
+def _derived_seed(seed: int, index: int) -> int:
+    digest = blake2b(f"{seed}/{index}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
+
+
+def _eos_ids(source: ModelSource, tokenizer: Tokenizer | None) -> tuple[int, ...]:
+    """All ends of sequence that the generation config, the config and the tokenizer name."""
+    named: list[Any] = [source.generation_config.get("eos_token_id"), source.config.get("eos_token_id")]
+    if tokenizer is not None:
+        named.append(tokenizer.eos_token_id)
+    ids: dict[int, None] = {}
+    for value in named:
+        for token in value if isinstance(value, list | tuple) else [value]:
+            if token is not None:
+                ids[int(token)] = None
+    return tuple(ids)

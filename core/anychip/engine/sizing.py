@@ -1,0 +1,102 @@
+"""Filling in what the user left open, and dividing memory into KV blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anychip.config import EngineConfig
+from anychip.errors import UserError
+from anychip.plugin.contract import Capabilities, KVGroup, KVPlan, KVSpec, Memory, ModelInfo
+
+MEBIBYTE = 2**20
+
+
+def resolve_config(config: EngineConfig, capabilities: Capabilities) -> EngineConfig:
+    """`config` with every None that a platform decides filled in; raises `UserError` for what it cannot do."""
+    _require(config.block_size, capabilities.block_sizes, "block size", "--block-size")
+    dtype = None if config.dtype == "auto" else config.dtype
+    _require(dtype, capabilities.dtypes, "dtype", "--dtype")
+    _require(config.quantization, capabilities.weight_formats, "quantization", "--quantization")
+    if (config.steps_in_flight or 1) > capabilities.steps_in_flight:
+        raise UserError(
+            f"This platform takes {capabilities.steps_in_flight} steps in flight, not {config.steps_in_flight}.",
+            "Leave --steps-in-flight out.",
+        )
+    chosen = {
+        "block_size": config.block_size or capabilities.block_sizes[0],
+        "steps_in_flight": config.steps_in_flight or capabilities.steps_in_flight,
+        "max_num_batched_tokens": config.max_num_batched_tokens or capabilities.batched_tokens,
+        "memory_utilization": config.memory_utilization or capabilities.memory_utilization,
+    }
+    return config.replace("platform", **{name: value for name, value in chosen.items() if getattr(config, name) != value})
+
+
+def check_attention(info: ModelInfo, capabilities: Capabilities) -> None:
+    """Raise `UserError` if a layer needs a kind of attention that the platform lacks."""
+    missing = sorted({spec.kind for spec in info.kv_specs} - {*capabilities.attention_kinds, "none"})
+    if missing:
+        raise UserError(f"This platform has no {missing[0]} attention, which the model needs.", "Choose another --device.")
+
+
+def plan_cache(info: ModelInfo, memory: Memory, config: EngineConfig) -> KVPlan:
+    """How many blocks each KV group gets, and the longest sequence they hold.
+
+    `memory` is what was left after the worst step. Raises `UserError` saying what would fit and which flag to change.
+    """
+    assert config.block_size and config.max_num_batched_tokens and config.memory_utilization, "the config is unresolved"
+    groups = group_layers(info.kv_specs)
+    block_bytes = config.block_size * sum(spec.bytes_per_token * len(layers) for spec, layers in groups)
+    longest = min(config.max_model_len or info.max_model_len, info.max_model_len)
+    if config.max_model_len and config.max_model_len > info.max_model_len:
+        raise UserError(
+            f"--max-model-len {config.max_model_len} exceeds the {info.max_model_len} positions the model was made for.",
+            f"Use --max-model-len {info.max_model_len} or less.",
+        )
+    budget = config.kv_cache_memory_bytes or int(memory.free * config.memory_utilization)
+    blocks = _count_blocks(budget, block_bytes, longest, config)
+    fitting = (blocks - 1) * config.block_size
+    if fitting < longest:
+        longest = _shorten(longest, fitting, block_bytes, budget, config)
+    return KVPlan(
+        groups=tuple(KVGroup(spec, layers, blocks) for spec, layers in groups),
+        block_size=config.block_size,
+        max_num_seqs=config.max_num_seqs,
+        max_model_len=longest,
+        max_num_batched_tokens=config.max_num_batched_tokens,
+    )
+
+
+def group_layers(specs: Sequence[KVSpec]) -> list[tuple[KVSpec, tuple[int, ...]]]:
+    """Layers with equal specs together, in the order of their first layer; layers that cache nothing are left out."""
+    groups: dict[KVSpec, list[int]] = {}
+    for layer, spec in enumerate(specs):
+        if spec.kind != "none":
+            groups.setdefault(spec, []).append(layer)
+    return [(spec, tuple(layers)) for spec, layers in groups.items()]
+
+
+def _count_blocks(budget: int, block_bytes: int, longest: int, config: EngineConfig) -> int:
+    """Blocks the budget pays for, but no more than all rows at full length could use; one is the null block."""
+    assert config.block_size, "the config is unresolved"
+    useful = config.max_num_seqs * -(-longest // config.block_size) + 1
+    return useful if block_bytes == 0 else min(budget // block_bytes, useful)
+
+
+def _shorten(longest: int, fitting: int, block_bytes: int, budget: int, config: EngineConfig) -> int:
+    assert config.block_size, "the config is unresolved"
+    needed = (-(-longest // config.block_size) + 1) * block_bytes
+    what = (
+        f"A sequence of {longest} tokens needs {needed / MEBIBYTE:.0f} MiB of KV cache; "
+        f"{budget / MEBIBYTE:.0f} MiB are left, which hold {max(fitting, 0)} tokens."
+    )
+    if fitting < config.block_size:
+        raise UserError(what, "Free memory, raise --kv-cache-memory-bytes or --memory-utilization, or lower --max-num-batched-tokens.")
+    if config.max_model_len:
+        raise UserError(what, f"Use --max-model-len {fitting}, or raise --kv-cache-memory-bytes or --memory-utilization.")
+    return fitting
+
+
+def _require(value: object, choices: Sequence[object], what: str, flag: str) -> None:
+    if value is not None and value not in choices:
+        listed = ", ".join(str(choice) for choice in choices) or "none"
+        raise UserError(f"This platform has no {what} {value}.", f"{flag} can be: {listed}.")

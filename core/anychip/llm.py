@@ -1,0 +1,176 @@
+"""Offline inference: `LLM` runs the engine in the caller's own process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from anychip.config import EngineConfig, make_config
+from anychip.engine.collect import Collected, Collector
+from anychip.engine.engine import Engine
+from anychip.engine.input import InputProcessor, Prompt, default_sampling
+from anychip.engine.messages import Abort
+from anychip.engine.outputs import RequestOutput
+from anychip.engine.results import Gathered
+from anychip.errors import RequestError, UserError
+from anychip.log import setup_logging
+from anychip.progress import LoadProgress, RequestProgress
+from anychip.sampling_params import SamplingParams
+from anychip.text.load import load_tokenizer
+from anychip.weights.source import resolve_model
+
+Message = Mapping[str, Any]
+
+
+class LLM:
+    """A model to generate with. Options are those of `EngineConfig`; an unknown one is a `UserError`.
+
+    >>> with LLM(model="demo") as llm:
+    ...     print(llm.generate("The capital of France is")[0].outputs[0].text)
+    """
+
+    def __init__(self, model: str = "demo", **options: Any) -> None:
+        config = make_config({"model": model, **options})
+        self._open(config)
+
+    def _open(self, config: EngineConfig) -> None:
+        setup_logging(config.log_level if "log_level" in config.origins else "warning")
+        with LoadProgress() as progress:
+            source = resolve_model(config, progress)
+            self.engine = Engine(config.replace("client", model=str(source.path)), progress)
+        path = config.tokenizer or source.path
+        self.tokenizer = None if config.skip_tokenizer_init else load_tokenizer(_path(path), config.chat_template)
+        self._inputs = InputProcessor(source, self.tokenizer, self.engine.info, config.seed)
+        self._defaults = default_sampling(source) if config.generation_config == "auto" else {}
+        self._collector = Collector()
+        self._count = 0
+        self._closed = False
+
+    def get_default_sampling_params(self) -> SamplingParams:
+        """Parameters with the model's own defaults."""
+        return SamplingParams(**self._defaults)
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        use_tqdm: bool = True,
+        priority: Sequence[int] | None = None,
+    ) -> list[RequestOutput]:
+        """Continue each prompt; outputs come in the prompts' order. `use_tqdm` shows a progress bar.
+
+        A prompt is text, {"prompt": text}, {"prompt_token_ids": ids} or a list of ids. Raises `RequestError` before
+        anything runs if any of them is wrong.
+        """
+        items = _as_list(prompts)
+        return self._run(items, self._each(sampling_params, len(items)), priority, use_tqdm, add_special_tokens=True)
+
+    def chat(
+        self,
+        messages: Sequence[Message] | Sequence[Sequence[Message]],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        use_tqdm: bool = True,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+    ) -> list[RequestOutput]:
+        """Answer one conversation, or several, through the model's chat template."""
+        if self.tokenizer is None or self.tokenizer.chat is None:
+            raise UserError("This model has no chat template.", "Give one with chat_template=, or use generate().")
+        template = self.tokenizer.chat
+        talks: list[Any] = [messages] if messages and isinstance(messages[0], Mapping) else list(messages)
+        prompts: list[Prompt] = [
+            template.render(
+                talk,
+                add_generation_prompt=add_generation_prompt,
+                continue_final_message=continue_final_message,
+                variables=chat_template_kwargs or {},
+            )
+            for talk in talks
+        ]
+        return self._run(prompts, self._each(sampling_params, len(prompts)), None, use_tqdm, add_special_tokens=False)
+
+    def close(self) -> None:
+        """Give back the device; harmless when done before."""
+        if not self._closed:
+            self._closed = True
+            self.engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _each(self, params: SamplingParams | Sequence[SamplingParams] | None, count: int) -> list[SamplingParams]:
+        if params is None or isinstance(params, SamplingParams):
+            return [params or self.get_default_sampling_params()] * count
+        if len(params) != count:
+            raise RequestError(f"{count} prompts came with {len(params)} sampling_params.", "sampling_params")
+        return list(params)
+
+    def _run(
+        self,
+        prompts: list[Prompt],
+        params: list[SamplingParams],
+        priority: Sequence[int] | None,
+        show: bool,
+        add_special_tokens: bool,
+    ) -> list[RequestOutput]:
+        if self._closed:
+            raise UserError("This LLM was closed.", "Make a new one.")
+        if priority is not None and len(priority) != len(prompts):
+            raise RequestError(f"{len(prompts)} prompts came with {len(priority)} priorities.", "priority")
+        prepared = [
+            self._inputs.prepare(prompt, each, priority=rank, add_special_tokens=add_special_tokens)
+            for prompt, each, rank in zip(prompts, params, priority or [0] * len(prompts), strict=True)
+        ]
+        requests = [Collected(str(self._count + place), ready, self.tokenizer) for place, ready in enumerate(prepared)]
+        self._count += len(requests)
+        gathered = {collected: Gathered(collected) for collected in requests}
+        try:
+            self._drive(requests, gathered, show)
+        finally:
+            self._abandon(requests)
+        return [gathered[collected].output() for collected in requests]
+
+    def _drive(self, requests: list[Collected], gathered: dict[Collected, Gathered], show: bool) -> None:
+        for collected in requests:
+            self._collector.open(collected)
+            for submit in collected.prepared.submits:
+                self.engine.handle(submit)
+        with RequestProgress(len(requests), show) as progress:
+            while len(self._collector):
+                for outputs in self.engine.step():
+                    touched, stopped = self._collector.collect(outputs)
+                    if stopped:
+                        self.engine.handle(Abort(stopped))
+                    for collected in touched:
+                        deltas = collected.take()
+                        for delta in deltas:
+                            gathered[collected].add(delta)
+                        progress.advance(sum(len(delta.token_ids) for delta in deltas), collected.open == 0)
+
+    def _abandon(self, requests: list[Collected]) -> None:
+        """Leave nothing running, also when the caller was interrupted."""
+        left = tuple(handle for collected in requests for handle in self._collector.close(collected))
+        if left:
+            self.engine.handle(Abort(left))
+        while self.engine.has_work:
+            self.engine.step()
+
+
+def _as_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
+    if isinstance(prompts, str | Mapping):
+        return [prompts]
+    items: list[Any] = list(prompts)
+    return [items] if items and isinstance(items[0], int) else items
+
+
+def _path(value: Any) -> Any:
+    from pathlib import Path
+
+    return Path(value)

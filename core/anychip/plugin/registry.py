@@ -1,0 +1,202 @@
+"""Finding platforms: entry points, scores, versions, and the exceptions of those that are broken.
+
+A plugin is an entry point of group `anychip` whose object holds hook implementations. Each is loaded on its own: one that
+raises is kept with its exception, shown by `anychip platforms`, and raised if it was asked for.
+"""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+import pluggy
+
+from anychip.config import EngineConfig
+from anychip.errors import UserError
+from anychip.log import logger
+from anychip.plugin import hookspec
+from anychip.plugin.contract import API_VERSION, Platform, PlatformSpec, Probe
+
+GROUP = "anychip"
+BUILT_IN = "anychip.reference.plugin"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenPlugin:
+    """A plugin that could not be used, and why."""
+
+    name: str
+    version: str
+    reason: str
+    detail: str = ""
+    """Its traceback, if it raised."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPlatform:
+    """A platform and what it says of this machine; `refused` is a reason that has nothing to do with the machine."""
+
+    spec: PlatformSpec
+    plugin: str
+    version: str
+    probe: Probe
+    refused: str = ""
+
+    @property
+    def usable(self) -> bool:
+        """Whether it can be opened here."""
+        return not self.refused and self.probe.score > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A platform and the index of its device."""
+
+    found: FoundPlatform
+    index: int
+
+    def open(self) -> Platform:
+        """Open the device."""
+        return self.found.spec.open((self.index,))
+
+
+class Registry:
+    """All plugins of one process's start-up. It keeps no state between engines."""
+
+    def __init__(self, allowed: Iterable[str] | None = None, points: Iterable[EntryPoint] | None = None) -> None:
+        self.manager = pluggy.PluginManager("anychip")
+        self.manager.add_hookspecs(hookspec)
+        self.platforms: list[FoundPlatform] = []
+        self.models: dict[str, str] = {}
+        self.parsers: dict[tuple[str, str], str] = {}
+        self.broken: list[BrokenPlugin] = []
+        self._load(list(entry_points(group=GROUP) if points is None else points), allowed)
+
+    def configure(self, config: EngineConfig) -> EngineConfig:
+        """The config after every plugin's `configure`; each one sees what the last one returned."""
+        for name, plugin in self.manager.list_name_plugin():
+            implementation = getattr(plugin, "configure", None)
+            changed = implementation(config=config) if implementation else None
+            if changed is not None:
+                if not isinstance(changed, EngineConfig):
+                    raise UserError(f"Plugin {name!r} returned {type(changed).__name__} from configure().")
+                config = changed
+        return config
+
+    def choose(self, device: str) -> Chosen:
+        """The platform for `NAME`, `NAME:INDEX` or `auto`; an explicit one is never replaced by another.
+
+        Raises `UserError` saying why, with the plugin's own exception where it is broken.
+        """
+        name, _, index = device.partition(":")
+        if index and not index.isdigit():
+            raise UserError(f"Device {device!r} has a bad index.", "Write NAME or NAME:INDEX, such as reference:0.")
+        if name == "auto":
+            return Chosen(self._best(), int(index or 0))
+        found = self._named(name)
+        if int(index or 0) >= found.probe.devices:
+            count = found.probe.devices
+            raise UserError(f"Device {device!r} does not exist.", f"{name} has {count} device(s), counted from 0.")
+        return Chosen(found, int(index or 0))
+
+    def _best(self) -> FoundPlatform:
+        usable = [found for found in self.platforms if found.usable]
+        if not usable:
+            raise UserError("No platform can run on this machine.", "`anychip platforms` says why for each.")
+        return max(usable, key=lambda found: found.probe.score)
+
+    def _named(self, name: str) -> FoundPlatform:
+        for found in self.platforms:
+            if found.spec.name == name:
+                if not found.usable:
+                    reason = found.refused or found.probe.reason or "its probe scored 0"
+                    raise UserError(f"Platform {name!r} cannot run here: {reason}.", "See `anychip platforms`.")
+                return found
+        for broken in self.broken:
+            if broken.name == name:
+                raise UserError(f"Plugin {name!r} {broken.version} is broken: {broken.reason}", broken.detail)
+        known = ", ".join(sorted(found.spec.name for found in self.platforms)) or "none"
+        raise UserError(
+            f"No platform {name!r} is installed; found: {known}.", f"Install it with `pip install 'anychip[{name}]'`."
+        )
+
+    def _load(self, points: list[EntryPoint], allowed: Iterable[str] | None) -> None:
+        wanted = None if allowed is None else set(allowed)
+        for point in points:
+            if wanted is None or point.name in wanted:
+                self._load_point(point)
+        self._register("reference", "built in", BUILT_IN)
+        missing = (wanted or set()) - {point.name for point in points} - {"reference"}
+        if missing:
+            found = ", ".join(sorted(point.name for point in points)) or "none"
+            raise UserError(
+                f"--plugins names {sorted(missing)[0]!r}, which is not installed.", f"Plugins found: {found}."
+            )
+
+    def _load_point(self, point: EntryPoint) -> None:
+        version = point.dist.version if point.dist else "unknown version"
+        try:
+            plugin = point.load()
+        except Exception as error:  # noqa: BLE001 (kept and shown)
+            self._break(point.name, version, error)
+            return
+        self._register(point.name, version, plugin)
+
+    def _register(self, name: str, version: str, plugin: Any) -> None:
+        if isinstance(plugin, str):
+            from importlib import import_module
+
+            plugin = import_module(plugin)
+        try:
+            self._check_hooks(plugin)
+            self.manager.register(plugin, name=name)
+            self.manager.check_pending()
+            self._collect(name, version, plugin)
+        except Exception as error:  # noqa: BLE001 (kept and shown)
+            if self.manager.has_plugin(name):
+                self.manager.unregister(name=name)
+            self._break(name, version, error)
+
+    def _break(self, name: str, version: str, error: Exception) -> None:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        detail = "" if isinstance(error, UserError) else "".join(traceback.format_exception(error))
+        self.broken.append(BrokenPlugin(name, version, reason, detail))
+        logger.error("plugin %s %s is broken and was left out: %s", name, version, reason)
+
+    def _check_hooks(self, plugin: Any) -> None:
+        """Refuse hook implementations that no hook of ours will ever call."""
+        known = {name for name, _ in inspect.getmembers(hookspec, inspect.isfunction)}
+        for name, member in inspect.getmembers(plugin, callable):
+            options = getattr(member, "anychip_impl", None)
+            if options is not None and (options.get("specname") or name) not in known:
+                raise UserError(f"It implements the hook {name!r}, which does not exist.", f"Hooks: {sorted(known)}.")
+
+    def _collect(self, name: str, version: str, plugin: Any) -> None:
+        if register := getattr(plugin, "register_platforms", None):
+            register(register=lambda spec: self._add_platform(spec, name, version))
+        if register := getattr(plugin, "register_models", None):
+            register(register=self.models.__setitem__)
+        if register := getattr(plugin, "register_parsers", None):
+            register(register=lambda kind, parser, path: self.parsers.__setitem__((kind, parser), path))
+
+    def _add_platform(self, spec: PlatformSpec, plugin: str, version: str) -> None:
+        refused = version_refusal(spec.api_version)
+        probe = Probe(0, refused) if refused else spec.probe()
+        if not isinstance(probe, Probe):
+            raise UserError(f"The probe of platform {spec.name!r} returned {type(probe).__name__}, not Probe.")
+        self.platforms.append(FoundPlatform(spec, plugin, version, probe, refused))
+
+
+def version_refusal(theirs: int, ours: int = API_VERSION) -> str:
+    """Why a plugin made for contract version `theirs` cannot be loaded, or nothing.
+
+    Version 0 loads only itself; from 1 on the current and the previous version load.
+    """
+    if theirs == ours or (ours > 1 and theirs == ours - 1):
+        return ""
+    takes = f"{ours - 1} and {ours}" if ours > 1 else f"{ours}"
+    return f"it was made for contract version {theirs}, this anychip takes {takes}"

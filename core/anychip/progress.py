@@ -1,0 +1,54 @@
+"""Progress bars for what takes long, on standard error, and only where somebody looks."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+
+class _Bar:
+    def __init__(self, *columns: TextColumn, show: bool = True) -> None:
+        console = Console(stderr=True)
+        layout = (TextColumn("{task.description}"), BarColumn(), *columns, TimeElapsedColumn())
+        self._progress = Progress(*layout, console=console, transient=True, disable=not (show and console.is_terminal))
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+
+class LoadProgress(_Bar):
+    """Called with (what, done, total) while a model is fetched and loaded."""
+
+    def __init__(self) -> None:
+        super().__init__(TextColumn("{task.percentage:>3.0f}%"))
+        self._tasks: dict[str, TaskID] = {}
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        if what not in self._tasks:
+            self._tasks[what] = self._progress.add_task(what, total=total)
+        self._progress.update(self._tasks[what], completed=done, total=total)
+
+
+class RequestProgress(_Bar):
+    """Requests done of a batch, and the rate of tokens."""
+
+    def __init__(self, total: int, show: bool) -> None:
+        super().__init__(TextColumn("{task.completed}/{task.total}  {task.fields[rate]}"), show=show)
+        self._task = self._progress.add_task("requests", total=total, rate="")
+        self._tokens = 0
+
+    def advance(self, tokens: int, finished: bool) -> None:
+        """Count new tokens, and a request that ended."""
+        self._tokens += tokens
+        seconds = self._progress.tasks[0].elapsed or 0.0
+        rate = f"{self._tokens / seconds:.0f} token/s" if seconds else ""
+        self._progress.update(self._task, advance=int(finished), rate=rate)
