@@ -71,11 +71,16 @@ def checkpoint_slots(model: Model) -> dict[str, Slot]:
             slots.update(_linear_slots(path, module))
             continue
         prefix = f"{path}." if path else ""
-        persistent = module.state_dict(keep_vars=True)
-        for name, tensor in persistent.items():
-            if "." not in name:
-                slots[prefix + name] = Slot(module, name, tuple(tensor.shape))
+        slots.update({prefix + name: Slot(module, name, tuple(tensor.shape)) for name, tensor in _own_tensors(module)})
     return slots
+
+
+def _own_tensors(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Parameters and persistent buffers of the module itself."""
+    yield from module.named_parameters(recurse=False)
+    for name, buffer in module.named_buffers(recurse=False):
+        if name not in module._non_persistent_buffers_set:
+            yield name, buffer
 
 
 def _linear_slots(path: str, module: Linear) -> Iterator[tuple[str, Slot]]:

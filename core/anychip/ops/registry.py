@@ -35,18 +35,9 @@ COMPOSITE_OPS = (
     Op("gated_mlp", composite.gated_mlp, gated_mlp_cases, composite=True),
 )
 
-OPS: Mapping[str, Op] = MappingProxyType(
-    {
-        op.name: op
-        for op in (
-            *NORM_OPS,
-            *ACTIVATION_OPS,
-            *ROPE_OPS,
-            *LINEAR_OPS,
-            *ATTENTION_OPS,
-            *SAMPLE_OPS,
-            *COMPOSITE_OPS,
-        )
-    }
-)
+_ALL = (
+    *NORM_OPS, *ACTIVATION_OPS, *ROPE_OPS, *LINEAR_OPS, *ATTENTION_OPS, *SAMPLE_OPS, *COMPOSITE_OPS,
+)  # fmt: skip
+
+OPS: Mapping[str, Op] = MappingProxyType({op.name: op for op in _ALL})
 """Every op a platform may bring a kernel for. A composite of a family is optional in it; the plain ops are not."""
