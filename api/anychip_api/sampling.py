@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from anychip import SamplingParams
 from anychip.errors import RequestError
+from anychip.sampling_params import SamplingParams
 from anychip_api.schemas import ChatRequest, CompletionRequest, GenerationRequest
 
 _SHARED = tuple(name for name in SamplingParams.__struct_fields__ if name in GenerationRequest.model_fields)
