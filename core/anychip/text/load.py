@@ -94,7 +94,7 @@ def _mark_special(backend: tokenizers.Tokenizer, config: Mapping[str, Any], role
     listed = config.get("additional_special_tokens") or config.get("extra_special_tokens") or []
     extra = listed.values() if isinstance(listed, dict) else listed
     special = {token for token in (*roles.values(), *map(_content, extra)) if token is not None}
-    plain = set()
+    plain: set[str] = set()
     for token_id, token in (config.get("added_tokens_decoder") or {}).items():
         content = _content(token)
         if content is not None and backend.token_to_id(content) == int(token_id):
