@@ -60,7 +60,8 @@ class FallbackModel(Model):
     def translate(self, stream: Iterator[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
         """See `Model.translate`."""
         shapes = {name.removeprefix(PREFIX): slot.shape for name, slot in checkpoint_slots(self).items()}
-        for name, tensor in Translation(self.module, shapes).translate(stream):
+        bare = ((name.removeprefix(PREFIX), tensor) for name, tensor in stream)
+        for name, tensor in Translation(self.module, shapes).translate(bare):
             yield PREFIX + name, tensor
 
     def is_superfluous(self, name: str) -> bool:

@@ -54,7 +54,9 @@ class Given(nn.Module):
         """Takes what the body takes, and returns `inputs_embeds` as its output."""
         from transformers.modeling_outputs import MoeModelOutputWithPast
 
-        return MoeModelOutputWithPast(last_hidden_state=inputs_embeds)
+        output = MoeModelOutputWithPast(last_hidden_state=inputs_embeds)
+        output.cross_attentions = None  # heads of encoder-decoder descent look for it
+        return output
 
 
 def read_config(config: Mapping[str, Any]) -> Any:
@@ -88,6 +90,7 @@ def build(config: Any, dtype: torch.dtype, where: AbstractContextManager[Any], o
             config, dtype=dtype, attn_implementation=NAME, trust_remote_code=False
         )
     module.eval().requires_grad_(False)
+    module.config.pad_token_id = None  # some forwards wait for the device to look for padding, which there is none of
     host_linears(module, ops)
     return module
 
