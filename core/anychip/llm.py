@@ -11,6 +11,7 @@ from anychip.engine.collect import Collected, Collector
 from anychip.engine.engine import Engine
 from anychip.engine.input import InputProcessor, Prompt, default_sampling
 from anychip.engine.messages import Abort
+from anychip.engine.locate import locate_model
 from anychip.engine.outputs import RequestOutput
 from anychip.engine.results import Gathered
 from anychip.errors import RequestError, UserError
@@ -18,7 +19,6 @@ from anychip.log import setup_logging
 from anychip.progress import LoadProgress, RequestProgress
 from anychip.sampling_params import SamplingParams
 from anychip.text.load import load_tokenizer
-from anychip.weights.source import resolve_model
 
 Message = Mapping[str, Any]
 
@@ -37,7 +37,7 @@ class LLM:
     def _open(self, config: EngineConfig) -> None:
         setup_logging(config.log_level if "log_level" in config.origins else "warning")
         with LoadProgress() as progress:
-            source = resolve_model(config, progress)
+            source = locate_model(config, progress)
             self.engine = Engine(config.replace("client", model=str(source.path)), progress)
         path = config.tokenizer or source.path
         self.tokenizer = None if config.skip_tokenizer_init else load_tokenizer(_path(path), config.chat_template)

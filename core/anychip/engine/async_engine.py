@@ -14,6 +14,7 @@ from anychip.config import EngineConfig
 from anychip.engine.channel import LENGTH, FrameBuffer
 from anychip.engine.collect import Collected, Collector
 from anychip.engine.input import InputProcessor, Prompt, default_sampling
+from anychip.engine.locate import locate_model
 from anychip.engine.messages import (
     Abort,
     EngineInfo,
@@ -34,7 +35,6 @@ from anychip.errors import EngineDeadError, UserError
 from anychip.sampling_params import SamplingParams
 from anychip.text.chat_template import ChatTemplate
 from anychip.text.load import load_tokenizer
-from anychip.weights.source import resolve_model
 
 CLOSE_SECONDS = 10.0
 ProgressCallback = Callable[[str, int, int], None]
@@ -127,7 +127,7 @@ class AsyncEngine:
         try:
             loop = asyncio.get_running_loop()
             # the process imports its libraries while the model is looked up, or fetched, here
-            self.source = await loop.run_in_executor(None, resolve_model, config, progress or _quiet)
+            self.source = await loop.run_in_executor(None, locate_model, config, progress or _quiet)
             await loop.create_connection(lambda: _Receiver(self), sock=self._socket)
             self._send(Start(config.replace("client", model=str(self.source.path))))
             self.tokenizer = await loop.run_in_executor(None, _load_tokenizer, config, self.source.path)

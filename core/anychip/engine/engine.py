@@ -7,13 +7,13 @@ from collections import deque
 from anychip.config import EngineConfig
 from anychip.engine.assemble import StepRecord
 from anychip.engine.batch import StepResult
+from anychip.engine.locate import locate_model, with_plugin_class
 from anychip.engine.messages import Abort, EngineInfo, ResetPrefixCache, StepOutputs, Submit
 from anychip.engine.scheduler import Policy, Scheduler
 from anychip.engine.sizing import check_attention, plan_cache, resolve_config
 from anychip.log import logger
 from anychip.plugin.contract import KVPlan, ModelInfo, Pending, Progress, Runner
 from anychip.plugin.registry import Registry
-from anychip.weights.source import resolve_model
 
 
 class Engine:
@@ -28,7 +28,7 @@ class Engine:
         chosen = registry.choose(config.device)
         platform = chosen.open()
         config = resolve_config(config, platform.capabilities)
-        source = resolve_model(config, progress)
+        source = with_plugin_class(locate_model(config, progress), registry.models)
         self.runner: Runner = platform.runner(config)
         try:
             model = self.runner.load(source, progress)
