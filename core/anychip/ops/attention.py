@@ -91,12 +91,12 @@ class AttentionPlan:
 
 
 def new_cache(spec: KVSpec, num_blocks: int, block_size: int, device: torch.device | str) -> KVCache:
-    """Zeroed cache of one layer for `num_blocks` blocks."""
+    """Cache of one layer for `num_blocks` blocks, uninitialized: nobody reads an entry that was not written."""
     planes = {plane.name: plane for plane in spec.planes}
     if set(planes) != {"k", "v"} or spec.kind not in ("full", "sliding"):
         raise UserError(f"The reference attention keeps keys and values only, not {', '.join(planes)} ({spec.kind}).")
     k, v = (
-        torch.zeros(num_blocks, block_size, *planes[name].shape, dtype=dtype_of(planes[name].dtype), device=device)
+        torch.empty(num_blocks, block_size, *planes[name].shape, dtype=dtype_of(planes[name].dtype), device=device)
         for name in ("k", "v")
     )
     return KVCache(k, v)
