@@ -21,11 +21,11 @@ from anychip.models.step import StepContext
 from anychip.ops.op import OpSpec
 from anychip.ops.parts import Ops
 
-PREFIX = "module."
-
 
 class FallbackModel(Model):
     """transformers' module behind anychip's model interface."""
+
+    root = "module."
 
     def __init__(
         self, config: Mapping[str, Any], ops: Ops, dtype: torch.dtype, max_model_len: int | None = None
@@ -37,7 +37,7 @@ class FallbackModel(Model):
         self.vocab_size, self.max_model_len = shape.vocab_size, shape.max_model_len
         self.module = build(read_config(config), dtype, ParametersOnMeta(), ops, experts=None)
         keep_wide(self.module)
-        self.ties = {PREFIX + path: PREFIX + owner for path, owner in tied_layers(self.module)}
+        self.ties = {self.root + path: self.root + owner for path, owner in tied_layers(self.module)}
 
     @classmethod
     def op_spec(cls, config: Mapping[str, Any], dtype: str, block_size: int) -> OpSpec:
@@ -59,12 +59,10 @@ class FallbackModel(Model):
 
     def translate(self, stream: Iterator[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
         """See `Model.translate`."""
-        shapes = {name.removeprefix(PREFIX): slot.shape for name, slot in checkpoint_slots(self).items()}
-        bare = ((name.removeprefix(PREFIX), tensor) for name, tensor in stream)
-        for name, tensor in Translation(self.module, shapes).translate(bare):
-            yield PREFIX + name, tensor
+        shapes = {name: slot.shape for name, slot in checkpoint_slots(self).items()}
+        return Translation(self.module, shapes).translate(stream)
 
     def is_superfluous(self, name: str) -> bool:
         """Whether transformers passes over a tensor of this name."""
         patterns = self.module._keys_to_ignore_on_load_unexpected or ()
-        return any(re.search(pattern, name.removeprefix(PREFIX)) for pattern in patterns)
+        return any(re.search(pattern, name) for pattern in patterns)

@@ -67,6 +67,7 @@ def checkpoint_slots(model: Model) -> dict[str, Slot]:
     for path, module in model.named_modules(remove_duplicate=True):
         if path in model.ties:
             continue
+        path = path.removeprefix(model.root)
         if isinstance(module, Linear):
             slots.update(_linear_slots(path, module))
             continue
@@ -133,7 +134,7 @@ def _check(name: str, tensor: torch.Tensor, slot: Slot, given: set[str]) -> None
 
 def _check_ignorable(model: Model, name: str) -> None:
     """Raise unless a tensor without a place is known to be superfluous."""
-    tied = any(name == f"{path}.weight" for path in model.ties)
+    tied = any(f"{model.root}{name}" == f"{path}.weight" for path in model.ties)
     if not (tied or NOT_WEIGHTS.search(name) or model.is_superfluous(name)):
         raise _bad_checkpoint(f"holds {name}, which the model has no place for")
 

@@ -26,6 +26,8 @@ class Model(nn.Module, ABC):
     vocab_size: int
     max_model_len: int
     """Positions the model was made for."""
+    root: str = ""
+    """What the path of a module has before the name that the checkpoint gives it."""
     ties: Mapping[str, str]
     """Modules that share their weight with another: path of a Linear -> path of the module that owns it."""
 
