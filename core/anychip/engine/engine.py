@@ -14,6 +14,7 @@ from anychip.engine.sizing import check_attention, plan_cache, resolve_config
 from anychip.log import logger
 from anychip.plugin.contract import KVPlan, ModelInfo, Pending, Progress, Runner
 from anychip.plugin.registry import Registry
+from anychip.plugin.signatures import check_members
 
 
 class Engine:
@@ -30,6 +31,7 @@ class Engine:
         config = resolve_config(config, platform.capabilities)
         source = with_plugin_class(locate_model(config, progress), registry.models)
         self.runner: Runner = platform.runner(config)
+        check_members(self.runner, f"Platform {chosen.found.spec.name!r}")
         try:
             model = self.runner.load(source, progress)
             check_attention(model, platform.capabilities)

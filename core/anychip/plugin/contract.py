@@ -29,7 +29,10 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What a platform says of this machine. Score 0: it cannot run here, and `reason` says why. No side effects."""
+    """What a platform says of this machine. Score 0: it cannot run here, and `reason` says why. No side effects.
+
+    Of the platforms with a positive score `auto` takes the highest; one below 0 runs only when it is asked for by name.
+    """
 
     score: int
     reason: str = ""

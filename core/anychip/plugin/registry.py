@@ -10,6 +10,7 @@ import inspect
 import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -20,9 +21,11 @@ from anychip.errors import UserError
 from anychip.log import logger
 from anychip.plugin import hookspec
 from anychip.plugin.contract import API_VERSION, Platform, PlatformSpec, Probe
+from anychip.plugin.signatures import check_members
 
 GROUP = "anychip"
-BUILT_IN = "anychip.reference.plugin"
+BUILT_IN = {"reference": "anychip.reference.plugin", "null": "anychip.testing.plugin"}
+"""Plugins that come with the core: name -> module."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ class FoundPlatform:
     @property
     def usable(self) -> bool:
         """Whether it can be opened here."""
-        return not self.refused and self.probe.score > 0
+        return not self.refused and self.probe.score != 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +64,23 @@ class Chosen:
 
     def open(self) -> Platform:
         """Open the device."""
-        return self.found.spec.open((self.index,))
+        platform = self.found.spec.open((self.index,))
+        if not isinstance(platform, Platform):
+            raise UserError(f"Platform {self.found.spec.name!r} opened a {type(platform).__name__}, not a Platform.")
+        check_members(platform, f"Plugin {self.found.plugin!r} {self.found.version}")
+        return platform
 
 
 class Registry:
     """All plugins of one process's start-up. It keeps no state between engines."""
 
-    def __init__(self, allowed: Iterable[str] | None = None, points: Iterable[EntryPoint] | None = None) -> None:
+    def __init__(
+        self,
+        allowed: Iterable[str] | None = None,
+        points: Iterable[EntryPoint] | None = None,
+        api_version: int = API_VERSION,
+    ) -> None:
+        self.api_version = api_version
         self.manager = pluggy.PluginManager("anychip")
         self.manager.add_hookspecs(hookspec)
         self.platforms: list[FoundPlatform] = []
@@ -104,7 +117,7 @@ class Registry:
         return Chosen(found, int(index or 0))
 
     def _best(self) -> FoundPlatform:
-        usable = [found for found in self.platforms if found.usable]
+        usable = [found for found in self.platforms if found.usable and found.probe.score > 0]
         if not usable:
             raise UserError("No platform can run on this machine.", "`anychip platforms` says why for each.")
         return max(usable, key=lambda found: found.probe.score)
@@ -120,17 +133,20 @@ class Registry:
             if broken.name == name:
                 raise UserError(f"Plugin {name!r} {broken.version} is broken: {broken.reason}", broken.detail)
         known = ", ".join(sorted(found.spec.name for found in self.platforms)) or "none"
+        broken_names = ", ".join(f"{broken.name} {broken.version} ({broken.reason})" for broken in self.broken)
         raise UserError(
-            f"No platform {name!r} is installed; found: {known}.", f"Install it with `pip install 'anychip[{name}]'`."
+            f"No platform {name!r} is installed; found: {known}{broken_names and '; broken: ' + broken_names}.",
+            f"Install it with `pip install 'anychip[{name}]'`, or see `anychip platforms`.",
         )
 
     def _load(self, points: list[EntryPoint], allowed: Iterable[str] | None) -> None:
         wanted = None if allowed is None else set(allowed)
+        for name, module in BUILT_IN.items():
+            self._register(name, "built in", import_module(module))
         for point in points:
             if wanted is None or point.name in wanted:
                 self._load_point(point)
-        self._register("reference", "built in", BUILT_IN)
-        missing = (wanted or set()) - {point.name for point in points} - {"reference"}
+        missing = (wanted or set()) - {point.name for point in points} - {*BUILT_IN}
         if missing:
             found = ", ".join(sorted(point.name for point in points)) or "none"
             raise UserError(
@@ -147,16 +163,17 @@ class Registry:
         self._register(point.name, version, plugin)
 
     def _register(self, name: str, version: str, plugin: Any) -> None:
-        if isinstance(plugin, str):
-            from importlib import import_module
-
-            plugin = import_module(plugin)
+        if self.manager.has_plugin(name):
+            self._break(name, version, UserError(f"Another plugin is called {name!r} too.", "Uninstall one of them."))
+            return
+        before = len(self.platforms)
         try:
             self._check_hooks(plugin)
             self.manager.register(plugin, name=name)
             self.manager.check_pending()
             self._collect(name, version, plugin)
         except Exception as error:  # noqa: BLE001 (kept and shown)
+            del self.platforms[before:]
             if self.manager.has_plugin(name):
                 self.manager.unregister(name=name)
             self._break(name, version, error)
@@ -184,7 +201,9 @@ class Registry:
             register(register=lambda kind, parser, path: self.parsers.__setitem__((kind, parser), path))
 
     def _add_platform(self, spec: PlatformSpec, plugin: str, version: str) -> None:
-        refused = version_refusal(spec.api_version)
+        if any(found.spec.name == spec.name for found in self.platforms):
+            raise UserError(f"There is another platform called {spec.name!r}.", "Uninstall one of them.")
+        refused = version_refusal(spec.api_version, self.api_version)
         probe = Probe(0, refused) if refused else spec.probe()
         if not isinstance(probe, Probe):
             raise UserError(f"The probe of platform {spec.name!r} returned {type(probe).__name__}, not Probe.")

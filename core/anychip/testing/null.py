@@ -1,0 +1,158 @@
+"""The null platform: a device that computes nothing, to measure the host and to test the core without a model.
+
+A narrow-door platform: it needs no torch and no weights, only a config. Its model is the one whose next token is
+certain: `next_token(position)`. Temperature, top_k, top_p, min_p and seed cannot change that, as with any distribution
+of one token; what could change it, or asks for a number, is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from anychip.config import EngineConfig
+from anychip.engine.batch import SAMPLE, AdmittedRow, Batch, Int32, RowSampling, StepResult
+from anychip.errors import UserError
+from anychip.plugin.contract import (
+    Capabilities,
+    KVPlan,
+    KVSpec,
+    Late,
+    Memory,
+    ModelInfo,
+    ModelSource,
+    Pending,
+    Plane,
+    Platform,
+    Progress,
+    Ready,
+    Runner,
+    Step,
+)
+
+GIBIBYTE = 2**30
+DEFAULT = Capabilities(steps_in_flight=2, attention_kinds=("full", "sliding", "latent", "recurrent", "cross"))
+
+
+def next_token(position: Int32, vocab_size: int) -> Int32:
+    """The token at a position: the same for every sequence, and never one of the first two, often ends of sequence."""
+    token: Int32 = (2 + position.astype(np.int64) * 7919 % max(vocab_size - 2, 1)).astype(np.int32)
+    return token
+
+
+class NullPlatform(Platform):
+    """Declares what it is told to; `memory` is what it says it has, all of it free."""
+
+    def __init__(self, capabilities: Capabilities = DEFAULT, memory: Memory | None = None) -> None:
+        self._capabilities = capabilities
+        self._memory = memory or Memory(GIBIBYTE, GIBIBYTE)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the constructor was given."""
+        return self._capabilities
+
+    def memory(self) -> Memory:
+        """What the constructor was given."""
+        return self._memory
+
+    def runner(self, config: EngineConfig) -> Runner:
+        """A runner that looks at shapes only."""
+        return NullRunner(self, config)
+
+
+class NullRunner(Runner):
+    """Answers every step at once. `last_batch` is the newest one, for tests that look at what the core sends."""
+
+    def __init__(self, platform: NullPlatform, config: EngineConfig) -> None:
+        self.platform = platform
+        self.config = config
+        self.plan: KVPlan | None = None
+        self.last_batch: Batch | None = None
+        self._vocab_size = 0
+        self._refused: dict[int, str] = {}
+
+    def load(self, source: ModelSource, progress: Progress) -> ModelInfo:
+        """Read the shape; a config that does not give one is a small model."""
+        config = source.config
+        dtype = self.config.dtype if self.config.dtype != "auto" else self.platform.capabilities.dtypes[0]
+        self._vocab_size = int(config.get("vocab_size", 256))
+        progress("loading nothing", 1, 1)
+        return ModelInfo(
+            kv_specs=(_kv_spec(config, dtype),) * int(config.get("num_hidden_layers", 1)),
+            vocab_size=self._vocab_size,
+            max_model_len=int(config.get("max_position_embeddings", 2048)),
+            dtype=dtype,
+            notes=("the null platform computes nothing",),
+        )
+
+    def measure(self) -> Memory:
+        """No step takes memory."""
+        return self.platform.memory()
+
+    def start(self, plan: KVPlan) -> None:
+        """Nothing to allocate."""
+        if plan.bytes > self.platform.memory().free:
+            raise UserError("The plan does not fit the null platform's memory.", "Lower --kv-cache-memory-bytes.")
+        self.plan = plan
+
+    def submit(self, batch: Batch) -> Step:
+        """Keep what the result needs."""
+        self.last_batch = batch
+        for row in batch.retired:
+            self._refused.pop(row, None)
+        for admitted in batch.admitted:
+            self._admit(admitted)
+        places = np.searchsorted(batch.query_start, batch.logits_at, side="right") - 1
+        sampled = batch.targets == SAMPLE
+        rows, positions = batch.rows[places[sampled]], batch.positions[batch.logits_at[sampled]] + 1
+        return _NullStep(rows, next_token(positions, self._vocab_size), self._errors(batch))
+
+    def _admit(self, admitted: AdmittedRow) -> None:
+        reason = refusal(admitted.sampling)
+        if reason:
+            self._refused[admitted.row] = reason
+
+    def _errors(self, batch: Batch) -> dict[int, str]:
+        if not self._refused:
+            return {}
+        return {row: self._refused[row] for row in batch.rows.tolist() if row in self._refused}
+
+
+class _NullStep(Step):
+    def __init__(self, rows: Int32, tokens: Int32, errors: dict[int, str]) -> None:
+        self._rows, self._tokens, self._errors = rows, tokens, errors
+
+    def finish(self, late: Late | None = None) -> Pending[StepResult]:
+        if self._errors:
+            good = ~np.isin(self._rows, list(self._errors))
+            self._rows, self._tokens = self._rows[good], self._tokens[good]
+        start = np.arange(len(self._rows) + 1, dtype=np.int32)
+        return Ready(StepResult(self._rows, start, self._tokens, errors=self._errors))
+
+
+def refusal(sampling: RowSampling) -> str:
+    """Why the null platform cannot honour this request, or nothing."""
+    asked = {
+        "logprobs": sampling.logprobs is not None,
+        "prompt_logprobs": sampling.prompt_logprobs is not None,
+        "presence_penalty": sampling.presence_penalty != 0.0,
+        "frequency_penalty": sampling.frequency_penalty != 0.0,
+        "repetition_penalty": sampling.repetition_penalty != 1.0,
+        "bad_words": bool(sampling.bad_words),
+        "logit_bias": bool(sampling.logit_bias),
+        "allowed_token_ids": sampling.allowed_token_ids is not None,
+        "min_tokens": sampling.min_tokens > 0 and bool(sampling.stop_token_ids),
+    }
+    fields = [name for name, given in asked.items() if given]
+    return f"The null platform computes no logits, so it refuses {', '.join(fields)}." if fields else ""
+
+
+def _kv_spec(config: Mapping[str, Any], dtype: str) -> KVSpec:
+    heads = int(config.get("num_key_value_heads") or config.get("num_attention_heads") or 1)
+    dim = int(config.get("head_dim") or int(config.get("hidden_size", 64)) // int(config.get("num_attention_heads", 1)))
+    window = config.get("sliding_window")
+    planes = (Plane("k", (heads, dim), dtype), Plane("v", (heads, dim), dtype))
+    return KVSpec("sliding" if window else "full", planes, int(window) if window else None)

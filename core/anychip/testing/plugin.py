@@ -1,0 +1,20 @@
+"""The hook of the null platform; importing it needs no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from anychip.plugin.contract import Platform, PlatformSpec, Probe
+from anychip.plugin.hookspec import hookimpl
+
+
+def _open(devices: Sequence[int]) -> Platform:
+    from anychip.testing.null import NullPlatform
+
+    return NullPlatform()
+
+
+@hookimpl
+def register_platforms(register: Callable[[PlatformSpec], None]) -> None:
+    """A device that computes nothing, for measuring the host; `auto` never takes it."""
+    register(PlatformSpec(name="null", probe=lambda: Probe(-1, "computes nothing; only when asked for"), open=_open))
