@@ -31,9 +31,6 @@ async def create_completion(service: Service, request: Request) -> Response:
     check_streaming(body)
     params = completion_params(body, service.engine.default_sampling)
     prompts = read_prompts(body.prompt)
-    if body.add_special_tokens is False:
-        tokenizer = service.tokenizer("prompt")
-        prompts = [tokenizer.encode(one, False) if isinstance(one, str) else one for one in prompts]
     request_id = f"cmpl-{request.scope['request_id']}"
     generation = start(service, body, prompts, params, request_id)
     answer = CompletionAnswer(service, body, generation, Head(request_id, model))

@@ -135,6 +135,7 @@ def start(
                     request_id=request_id,
                     priority=request.priority or 0,
                     cache_salt=request.cache_salt or "",
+                    add_special_tokens=request.add_special_tokens is not False,
                 )
             )
     except Exception:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 
 from anychip.engine.outputs import Delta
 
@@ -11,7 +11,7 @@ Batch = list[tuple[int, Delta]]
 """(which stream, what one of its choices gained)."""
 
 
-async def merged(streams: Sequence[AsyncIterator[Delta]], single: bool) -> AsyncGenerator[Batch]:
+async def merged(streams: Sequence[AsyncIterable[Delta]], single: bool) -> AsyncGenerator[Batch]:
     """What the streams bring, until all have ended; raises what any of them raises.
 
     `single` says that there is one stream of one choice, of which nothing has to be gathered.
@@ -31,7 +31,7 @@ async def merged(streams: Sequence[AsyncIterator[Delta]], single: bool) -> Async
 class _Merge:
     """One task a stream fills `_ready`. The consumer wakes after all tasks that the engine's message woke have run."""
 
-    def __init__(self, streams: Sequence[AsyncIterator[Delta]]) -> None:
+    def __init__(self, streams: Sequence[AsyncIterable[Delta]]) -> None:
         self._ready: Batch = []
         self._wake = asyncio.Event()
         self._tasks = [asyncio.create_task(self._pump(index, stream)) for index, stream in enumerate(streams)]
@@ -57,7 +57,7 @@ class _Merge:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _pump(self, index: int, stream: AsyncIterator[Delta]) -> None:
+    async def _pump(self, index: int, stream: AsyncIterable[Delta]) -> None:
         async for delta in stream:
             self._ready.append((index, delta))
             self._wake.set()

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import openai
 import pytest
-
 from tests.api.running import RunningServer
 
 
