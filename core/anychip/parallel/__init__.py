@@ -1,1 +1,1 @@
-"""Communicators and sharding, applied to a model from outside."""
+"""Several ranks as one: the default communicator."""

@@ -1,1 +1,27 @@
-"""The step loop of a torch device."""
+"""The step loop of a torch device.
+
+A third party needs one name from here: `from anychip.runner import TorchPlatform`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from anychip.runner.platform import TorchPlatform as TorchPlatform
+    from anychip.runner.torch_runner import TorchRunner as TorchRunner
+
+__all__ = ["TorchPlatform", "TorchRunner"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import torch only when a name that needs it is asked for."""
+    if name == "TorchPlatform":
+        from anychip.runner.platform import TorchPlatform
+
+        return TorchPlatform
+    if name == "TorchRunner":
+        from anychip.runner.torch_runner import TorchRunner
+
+        return TorchRunner
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

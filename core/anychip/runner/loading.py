@@ -1,0 +1,123 @@
+"""From a model's files to a module on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from anychip.config import EngineConfig
+from anychip.errors import UserError
+from anychip.models.layers import Linear
+from anychip.models.loading import checkpoint_slots
+from anychip.models.model import Model
+from anychip.models.registry import model_class
+from anychip.ops.bind import bind
+from anychip.ops.op import OpSpec
+from anychip.ops.parts import Ops
+from anychip.ops.shapes import dtype_of
+from anychip.plugin.contract import Capabilities, ModelSource, Progress
+from anychip.weights.dummy import dummy_weights
+from anychip.weights.gguf import read_gguf
+from anychip.weights.safetensors import read_safetensors
+
+if TYPE_CHECKING:
+    from anychip.runner.platform import TorchPlatform
+
+LOADING = "loading weights"
+
+
+def choose_dtype(config: EngineConfig, source: ModelSource, capabilities: Capabilities) -> str:
+    """The type to compute in. Raises `UserError` when the one asked for is not among the platform's."""
+    if config.dtype != "auto":
+        if config.dtype not in capabilities.dtypes:
+            raise UserError(
+                f"This device does not compute in {config.dtype}.", f"Use --dtype {' or '.join(capabilities.dtypes)}."
+            )
+        return config.dtype
+    stored = source.config.get("dtype") or source.config.get("torch_dtype")
+    if source.kind == "safetensors" and stored in capabilities.dtypes:
+        return str(stored)
+    return capabilities.dtypes[0]
+
+
+def build_model(platform: TorchPlatform, config: EngineConfig, source: ModelSource) -> tuple[Model, Ops, OpSpec]:
+    """The model on the meta device with its ops bound. Raises `UserError` for what the platform cannot run."""
+    capabilities = platform.capabilities
+    if config.quantization is not None:
+        raise UserError(
+            f"Quantizing to {config.quantization!r} at load is not supported on this device.",
+            "Leave out --quantization, or use a quantized checkpoint.",
+        )
+    dtype = choose_dtype(config, source, capabilities)
+    extra = {str(source.config.get("model_type")): source.model_class} if source.model_class else {}
+    family = model_class(source.config, extra)
+    spec = family.op_spec(source.config, dtype, config.block_size or capabilities.block_sizes[0])
+    ops = bind(platform.kernels(spec), spec, strict=config.strict_kernels, refused=capabilities.refused_references)
+    model = family(source.config, ops, dtype_of(dtype), config.max_model_len)
+    return model, ops, spec
+
+
+def weight_stream(
+    model: Model,
+    config: EngineConfig,
+    source: ModelSource,
+    dtype: torch.dtype,
+    device: torch.device,
+    progress: Progress,
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """The checkpoint's tensors by name, one at a time."""
+    if config.load_format == "dummy":
+        return _dummy_stream(model, dtype, device, progress)
+    if config.load_format not in ("auto", source.kind):
+        raise UserError(
+            f"{source.name} holds {source.kind} weights, not {config.load_format}.", "Leave --load-format out."
+        )
+
+    def report(done: int, total: int) -> None:
+        progress(LOADING, done, total)
+
+    return read_gguf(source.path, report) if source.kind == "gguf" else read_safetensors(source.path, report)
+
+
+def _dummy_stream(
+    model: Model, dtype: torch.dtype, device: torch.device, progress: Progress
+) -> Iterator[tuple[str, torch.Tensor]]:
+    slots = checkpoint_slots(model)
+    for index, (name, slot) in enumerate(slots.items()):
+        tensor = torch.empty(slot.shape, dtype=dtype, device=device)
+        dummy_weights([(name, tensor)], seed=index)
+        progress(LOADING, index + 1, len(slots))
+        yield name, tensor
+
+
+def lower_model(platform: TorchPlatform, model: Model, spec: OpSpec) -> Model:
+    """Offer every module to the platform, from the root down; below one it replaced, nothing more is offered."""
+    replaced = platform.lower(model, spec)
+    if replaced is not None:
+        assert isinstance(replaced, Model), "a platform lowered the model to something that is none"
+        return replaced
+    _lower_children(platform, model, spec)
+    return model
+
+
+def _lower_children(platform: TorchPlatform, parent: nn.Module, spec: OpSpec) -> None:
+    for name, child in parent.named_children():
+        replaced = platform.lower(child, spec)
+        if replaced is None:
+            _lower_children(platform, child, spec)
+        else:
+            setattr(parent, name, replaced)
+
+
+def model_bytes(model: Model) -> int:
+    """Bytes of parameters, buffers and matrices, each counted once, before a platform repacks them."""
+    tensors = [*model.parameters(), *model.buffers()]
+    tensors += [
+        module.weight.values
+        for module in model.modules()
+        if isinstance(module, Linear) and module.weight.values is not None
+    ]
+    return sum({id(tensor): tensor.numel() * tensor.element_size() for tensor in tensors}.values())

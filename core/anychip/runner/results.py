@@ -1,0 +1,95 @@
+"""From a step's tensors to its `StepResult`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from anychip.engine.batch import Int32, Logprobs, PromptLogprobs, StepResult
+from anychip.plugin.contract import Pending
+from anychip.runner.inputs import Wanted
+from anychip.sample.logprobs import DeviceLogprobs
+from anychip.sample.sampler import NOTHING_LEFT, Sampled
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+BROKEN_LOGITS = "The model produced logits that are not finite numbers."
+NOTHING_ALLOWED = "The request's masks leave no token to sample."
+
+FetchTensor = Callable[[torch.Tensor], Pending["npt.NDArray[Any]"]]
+
+
+@dataclass(frozen=True, slots=True)
+class _PendingLogprobs:
+    token_ids: Pending[npt.NDArray[Any]]
+    values: Pending[npt.NDArray[Any]]
+    ranks: Pending[npt.NDArray[Any]]
+
+    def result(self) -> Logprobs:
+        return Logprobs(self.token_ids.result(), self.values.result(), self.ranks.result())
+
+
+class PendingResult(Pending[StepResult]):
+    """A result on its way to the host; the copies start when it is made."""
+
+    def __init__(
+        self, wanted: Wanted, sampled: Sampled | None, scored: Sequence[DeviceLogprobs], fetch: FetchTensor
+    ) -> None:
+        self._wanted = wanted
+        self._token_ids = None if sampled is None else fetch(sampled.token_ids)
+        logprobs = None if sampled is None else sampled.logprobs
+        self._logprobs = None if logprobs is None else _start(logprobs, fetch)
+        self._scored = [_start(part, fetch) for part in scored]
+
+    def result(self) -> StepResult:
+        """Wait for the device and sort out the rows that failed."""
+        errors: dict[int, str] = {}
+        prompt = self._prompt_logprobs(errors)
+        if self._token_ids is None:
+            return StepResult(prompt_logprobs=prompt, errors=errors)
+        token_ids: Int32 = self._token_ids.result().astype(np.int32)
+        rows, good = self._wanted.sampled_rows, token_ids >= 0
+        logprobs = None if self._logprobs is None else self._logprobs.result()
+        if not good.all():
+            for row, code in zip(rows[~good].tolist(), token_ids[~good].tolist(), strict=True):
+                errors[row] = NOTHING_ALLOWED if code == NOTHING_LEFT else BROKEN_LOGITS
+            rows, token_ids = rows[good], token_ids[good]
+            logprobs = None if logprobs is None else _take(logprobs, good)
+        return StepResult(
+            rows=rows,
+            token_start=np.arange(len(rows) + 1, dtype=np.int32),
+            token_ids=token_ids,
+            logprobs=logprobs,
+            prompt_logprobs=prompt,
+            errors=errors,
+        )
+
+    def _prompt_logprobs(self, errors: dict[int, str]) -> PromptLogprobs | None:
+        if not self._scored:
+            return None
+        parts = [part.result() for part in self._scored]
+        logprobs = Logprobs(
+            np.concatenate([part.token_ids for part in parts]),
+            np.concatenate([part.values for part in parts]),
+            np.concatenate([part.ranks for part in parts]),
+        )
+        rows, positions = self._wanted.scored_rows, self._wanted.scored_positions
+        broken = np.unique(rows[np.isnan(logprobs.values[:, 0])])
+        if len(broken):
+            errors.update(dict.fromkeys(broken.tolist(), BROKEN_LOGITS))
+            good = ~np.isin(rows, broken)
+            rows, positions, logprobs = rows[good], positions[good], _take(logprobs, good)
+        return PromptLogprobs(rows, positions, logprobs)
+
+
+def _start(logprobs: DeviceLogprobs, fetch: FetchTensor) -> _PendingLogprobs:
+    return _PendingLogprobs(fetch(logprobs.token_ids), fetch(logprobs.values), fetch(logprobs.ranks))
+
+
+def _take(logprobs: Logprobs, where: npt.NDArray[np.bool_]) -> Logprobs:
+    return Logprobs(logprobs.token_ids[where], logprobs.values[where], logprobs.ranks[where])

@@ -1,0 +1,162 @@
+"""The default runner: one model on one torch device, a step at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from anychip.config import EngineConfig
+from anychip.engine.batch import Batch, BlockCopy
+from anychip.models.loading import load_weights
+from anychip.models.model import Model
+from anychip.models.step import StepContext
+from anychip.ops.bind import describe
+from anychip.ops.parts import Ops
+from anychip.ops.shapes import dtype_of
+from anychip.plugin.contract import KVPlan, Memory, ModelInfo, ModelSource, Progress, Runner, Step
+from anychip.runner.inputs import DeviceBatch, Wanted
+from anychip.runner.loading import build_model, lower_model, model_bytes, weight_stream
+from anychip.runner.step import EmptyStep, TorchStep
+from anychip.runner.warmup import first_batch, worst_batch, worst_plan
+from anychip.sample.sampler import Sampler
+from anychip.sample.state import SamplerState
+
+if TYPE_CHECKING:
+    from anychip.runner.platform import Forward, TorchPlatform
+
+
+class TorchRunner(Runner):
+    """Runs on a `TorchPlatform`. Calls come in the order load, measure, start, then steps, from one thread."""
+
+    def __init__(self, platform: TorchPlatform, config: EngineConfig) -> None:
+        self.platform = platform
+        self.config = config
+        self._model: Model | None = None
+        self._ops: Ops | None = None
+        self._plan: KVPlan | None = None
+        self._caches: tuple[Any, ...] = ()
+        self._forward: Forward = self._run_model
+        self._sampler: Sampler | None = None
+        self._last_tokens = torch.zeros(0, dtype=torch.int32)
+        self._last_step: TorchStep | None = None
+
+    @property
+    def model(self) -> Model:
+        """The loaded model."""
+        assert self._model is not None, "load() comes first"
+        return self._model
+
+    @torch.inference_mode()
+    def load(self, source: ModelSource, progress: Progress) -> ModelInfo:
+        """See `Runner.load`."""
+        model, ops, spec = build_model(self.platform, self.config, source)
+        device, dtype = self.platform.device, dtype_of(spec.dtype)
+        stored = model_bytes(model)
+        stream = weight_stream(model, self.config, source, dtype, device, progress)
+        load_weights(model, stream, device, self.platform.prepare_weight)
+        self._model, self._ops = lower_model(self.platform, model, spec), ops
+        note = describe(ops)
+        return ModelInfo(
+            kv_specs=model.kv_specs,
+            vocab_size=model.vocab_size,
+            max_model_len=model.max_model_len,
+            weight_bytes=stored,
+            dtype=spec.dtype,
+            notes=(note,) if note else (),
+        )
+
+    def measure(self) -> Memory:
+        """See `Runner.measure`."""
+        rows, tokens = self.config.max_num_seqs, self.config.max_num_batched_tokens
+        tokens = tokens or self.platform.capabilities.batched_tokens
+        longest = min(self.config.max_model_len or self.model.max_model_len, self.model.max_model_len)
+        block_size = self.config.block_size or self.platform.capabilities.block_sizes[0]
+        plan = worst_plan(self.model.kv_specs, block_size, rows, tokens, longest)
+        self._prepare(plan)
+        self.submit(worst_batch(plan)).finish().result()
+        self.platform.synchronize()
+        self._release()
+        return self.platform.memory()
+
+    def start(self, plan: KVPlan) -> None:
+        """See `Runner.start`."""
+        self._prepare(plan)
+        with torch.inference_mode():
+            self._forward = self.platform.compile(self._run_model)
+        self.submit(first_batch(plan)).finish().result()
+        self.platform.synchronize()
+        self._reset_rows(plan)
+
+    @torch.inference_mode()
+    def submit(self, batch: Batch) -> Step:
+        """See `Runner.submit`."""
+        assert self._last_step is None or self._last_step.finished, "the step before was not finished"
+        assert self._sampler is not None, "start() comes first"
+        self._sampler.state.retire(batch.retired)
+        self._sampler.state.admit(batch.admitted)
+        if batch.block_copies:
+            self._copy_blocks(batch.block_copies)
+        if batch.num_tokens == 0:
+            return EmptyStep()
+        inputs = self.platform.upload(batch)
+        if len(inputs.pending):
+            inputs.token_ids[inputs.pending.long()] = self._last_tokens[inputs.pending_rows.long()]
+        step = TorchStep(
+            self._forward(inputs),
+            inputs,
+            Wanted.of(batch),
+            self.model.logits,
+            self._sampler,
+            self._last_tokens,
+            self.platform.fetch,
+        )
+        self._last_step = step
+        return step
+
+    def close(self) -> None:
+        """See `Runner.close`."""
+        self._release()
+        self._model = self._ops = None
+
+    def _run_model(self, inputs: DeviceBatch) -> torch.Tensor:
+        """[T, H] hidden states; plans once a group, then runs the layers."""
+        assert self._ops is not None, "load() comes first"
+        assert self._plan is not None, "start() comes first"
+        plans: list[Any] = [None] * len(self.model.kv_specs)
+        for group, attention in zip(self._plan.groups, inputs.groups, strict=True):
+            plan = self._ops.plan_attention(attention, group.spec, self._plan.block_size)
+            for layer in group.layers:
+                plans[layer] = plan
+        context = StepContext(inputs.positions, tuple(plans), self._caches)
+        hidden: torch.Tensor = self.model(inputs.token_ids, inputs.positions, context)
+        return hidden
+
+    @torch.inference_mode()
+    def _prepare(self, plan: KVPlan) -> None:
+        assert self._ops is not None, "load() comes first"
+        self._plan = plan
+        self._caches = self.platform.allocate_kv(plan, self._ops)
+        self._reset_rows(plan)
+
+    @torch.inference_mode()
+    def _reset_rows(self, plan: KVPlan) -> None:
+        assert self._ops is not None, "load() comes first"
+        device = self.platform.device
+        self._sampler = Sampler(SamplerState(plan.max_num_seqs, self.model.vocab_size, device), self._ops)
+        self._last_tokens = torch.zeros(plan.max_num_seqs, dtype=torch.int32, device=device)
+        self._last_step = None
+
+    def _release(self) -> None:
+        self._caches, self._plan, self._sampler, self._last_step = (), None, None, None
+        self._forward = self._run_model
+
+    def _copy_blocks(self, copies: tuple[BlockCopy, ...]) -> None:
+        assert self._ops is not None, "load() comes first"
+        assert self._plan is not None, "start() comes first"
+        for number, group in enumerate(self._plan.groups):
+            pairs = [(copy.source, copy.target) for copy in copies if copy.group == number]
+            if pairs:
+                source, target = torch.tensor(pairs, device=self.platform.device).unbind(1)
+                for layer in group.layers:
+                    self._ops.copy_blocks(self._caches[layer], source, target)

@@ -1,0 +1,61 @@
+"""Batches that nobody asked for: the worst step, to learn what memory it takes, and a first one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from anychip.engine.batch import SAMPLE, AdmittedRow, Batch, RowSampling
+from anychip.plugin.contract import KVGroup, KVPlan, KVSpec
+
+
+def worst_plan(specs: tuple[KVSpec, ...], block_size: int, rows: int, tokens: int, max_model_len: int) -> KVPlan:
+    """A plan with just the blocks that `worst_batch` needs."""
+    blocks = 1 + sum(-(-length // block_size) for length in worst_lengths(rows, tokens, max_model_len))
+    distinct: dict[KVSpec, list[int]] = {}
+    for layer, spec in enumerate(specs):
+        if spec.kind != "none":
+            distinct.setdefault(spec, []).append(layer)
+    groups = tuple(KVGroup(spec, tuple(layers), blocks) for spec, layers in distinct.items())
+    return KVPlan(groups, block_size, rows, max_model_len, tokens)
+
+
+def worst_lengths(rows: int, tokens: int, max_model_len: int) -> list[int]:
+    """Tokens of each row in the worst step: as few rows as hold the budget, after single tokens in all other rows."""
+    lengths: list[int] = []
+    while tokens > 0 and len(lengths) < rows:
+        singles_left = rows - len(lengths) - 1
+        lengths.append(max(1, min(tokens - singles_left, max_model_len)))
+        tokens -= lengths[-1]
+    return sorted(lengths)
+
+
+def worst_batch(plan: KVPlan) -> Batch:
+    """The full token budget in as many rows as may run, all of them sampling at random with top_p."""
+    lengths = worst_lengths(plan.max_num_seqs, plan.max_num_batched_tokens, plan.max_model_len)
+    counts = [-(-length // plan.block_size) for length in lengths]
+    table = np.zeros((len(lengths), max(counts)), np.int32)
+    for row, (count, first) in enumerate(zip(counts, np.cumsum([1, *counts]), strict=False)):
+        table[row, :count] = np.arange(first, first + count)
+    return _fresh_rows(lengths, table, len(plan.groups), RowSampling(seed=0, top_p=0.9))
+
+
+def first_batch(plan: KVPlan) -> Batch:
+    """One token in one row, written to the null block."""
+    return _fresh_rows([1], np.zeros((1, 1), np.int32), len(plan.groups), RowSampling(seed=0, temperature=0.0))
+
+
+def _fresh_rows(lengths: list[int], table: np.ndarray, groups: int, sampling: RowSampling) -> Batch:
+    query_start = np.cumsum([0, *lengths], dtype=np.int32)
+    return Batch(
+        step=0,
+        token_ids=np.zeros(query_start[-1], np.int32),
+        positions=np.concatenate([np.arange(length, dtype=np.int32) for length in lengths]),
+        query_start=query_start,
+        seq_lens=np.array(lengths, np.int32),
+        block_tables=(table,) * groups,
+        rows=np.arange(len(lengths), dtype=np.int32),
+        logits_at=query_start[1:] - 1,
+        targets=np.full(len(lengths), SAMPLE, np.int32),
+        num_single=lengths.count(1),
+        admitted=tuple(AdmittedRow(row, sampling, length) for row, length in enumerate(lengths)),
+    )

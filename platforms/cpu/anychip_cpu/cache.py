@@ -1,0 +1,45 @@
+"""One layer's KV cache, head by head, so that what a head has gathered is one matrix.
+
+k [heads, num_blocks, block_size, head_dim]      v likewise
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from anychip.ops.shapes import dtype_of
+from anychip.plugin.contract import KVSpec, Plane
+
+
+@dataclass(frozen=True, slots=True)
+class HeadCache:
+    """Planes of one layer, and the same as [heads, slots, dim] to write to."""
+
+    k: torch.Tensor
+    v: torch.Tensor
+    k_slots: torch.Tensor
+    v_slots: torch.Tensor
+
+
+def new_cache(spec: KVSpec, num_blocks: int, block_size: int, device: torch.device | str) -> HeadCache:
+    """See anychip.ops.attention.new_cache; memory is taken page by page as it is written to."""
+    planes = {plane.name: plane for plane in spec.planes}
+    assert set(planes) == {"k", "v"}, f"planes {sorted(planes)} are not those of attention"
+    k, v = (_zeros(planes[name], num_blocks, block_size) for name in ("k", "v"))
+    return HeadCache(k, v, k.flatten(1, 2), v.flatten(1, 2))
+
+
+def copy_blocks(cache: HeadCache, source: torch.Tensor, target: torch.Tensor) -> None:
+    """See anychip.ops.attention.copy_blocks."""
+    for plane in (cache.k, cache.v):
+        plane[:, target] = plane[:, source]
+
+
+def _zeros(plane: Plane, num_blocks: int, block_size: int) -> torch.Tensor:
+    heads, dim = plane.shape
+    # The allocator of numpy leaves untouched zeros to the kernel; torch.zeros writes them.
+    raw = torch.from_numpy(np.zeros(num_blocks * block_size * plane.bytes_per_token, np.uint8))
+    return raw.view(dtype_of(plane.dtype)).view(heads, num_blocks, block_size, dim)
