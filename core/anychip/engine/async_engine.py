@@ -7,8 +7,8 @@ import socket
 import subprocess
 import sys
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from typing import Any, cast
 
 from anychip.config import EngineConfig
 from anychip.engine.channel import LENGTH, FrameBuffer
@@ -32,9 +32,11 @@ from anychip.engine.messages import (
 from anychip.engine.outputs import Delta, RequestOutput, TokenLogprobs
 from anychip.engine.results import Gathered
 from anychip.errors import EngineDeadError, UserError
+from anychip.plugin.contract import ModelSource
 from anychip.sampling_params import SamplingParams
 from anychip.text.chat_template import ChatTemplate
 from anychip.text.load import load_tokenizer
+from anychip.text.tokenizer import Tokenizer
 
 CLOSE_SECONDS = 10.0
 ProgressCallback = Callable[[str, int, int], None]
@@ -105,6 +107,12 @@ class RequestStream:
 class AsyncEngine:
     """An engine process and its requests. Make one with `create`; close it with `close`."""
 
+    source: ModelSource
+    tokenizer: Tokenizer | None
+    info: EngineInfo
+    inputs: InputProcessor
+    default_sampling: dict[str, Any]
+
     def __init__(self, config: EngineConfig, progress: ProgressCallback | None) -> None:
         self.config = config
         self.stats = Stats()
@@ -136,9 +144,7 @@ class AsyncEngine:
             await self.close()
             raise
         self.inputs = InputProcessor(self.source, self.tokenizer, self.info, config.seed)
-        self.default_sampling: dict[str, Any] = (
-            default_sampling(self.source) if config.generation_config == "auto" else {}
-        )
+        self.default_sampling = default_sampling(self.source) if config.generation_config == "auto" else {}
         return self
 
     @property
@@ -275,8 +281,7 @@ class _Receiver(asyncio.Protocol):
         self._frames = FrameBuffer()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
-        self._engine._transport = transport
+        self._engine._transport = cast(asyncio.WriteTransport, transport)  # uvloop's is one without saying so
 
     def data_received(self, data: bytes) -> None:
         for frame in self._frames.feed(data):
@@ -289,7 +294,7 @@ class _Receiver(asyncio.Protocol):
 def _spawn() -> tuple[subprocess.Popen[bytes], socket.socket]:
     ours, theirs = socket.socketpair()
     command = [sys.executable, "-m", "anychip.engine.process", str(theirs.fileno())]
-    process = subprocess.Popen(command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL)  # noqa: S603
+    process = subprocess.Popen(command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL)
     theirs.close()
     ours.setblocking(False)
     return process, ours
