@@ -166,7 +166,11 @@ def test_a_dead_engine_ends_every_request_and_the_server(tmp_path: Path) -> None
 
 
 def _post_in_background(server: RunningServer, body: dict[str, Any]) -> subprocess.Popen[str]:
-    code = "import sys, httpx; a = httpx.post(sys.argv[1], content=sys.argv[2], timeout=60, headers={'content-type': 'application/json'}); print(a.status_code); print(a.text)"
+    code = (
+        "import sys, httpx; "
+        "a = httpx.post(sys.argv[1], content=sys.argv[2], timeout=60, headers={'content-type': 'application/json'}); "
+        "print(a.status_code); print(a.text)"
+    )
     command = [sys.executable, "-c", code, f"{server.base}/v1/completions", json.dumps(body)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
