@@ -1,0 +1,96 @@
+"""The platform under test, and what all its checks share."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anychip.config import EngineConfig, make_config
+from anychip.plugin.contract import Capabilities, Platform
+from anychip.plugin.registry import Chosen, Registry
+from anychip.testing.null import NullPlatform
+from anychip.testing.tiny_model import MAX_MODEL_LEN, Attention, write_tiny_model
+
+if TYPE_CHECKING:
+    from anychip.runner.platform import TorchPlatform
+
+MEBIBYTE = 2**20
+STEPS = 200
+
+
+class Subject:
+    """A platform by its device name, found through its entry point as a user would. Use it in a `with`."""
+
+    def __init__(self, device: str, steps: int = STEPS) -> None:
+        self.device = device
+        self.steps = steps
+        """Length of the random run."""
+        self._folder = tempfile.TemporaryDirectory(prefix="anychip-conform-")
+        self._models: dict[Attention, Path] = {}
+
+    def __enter__(self) -> Subject:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._folder.cleanup()
+
+    @cached_property
+    def chosen(self) -> Chosen:
+        """Where the device was found. Raises `UserError`."""
+        return Registry().choose(self.device)
+
+    @cached_property
+    def platform(self) -> Platform:
+        """The device, opened once for all checks. Raises `UserError`."""
+        return self.chosen.open()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the platform declares."""
+        return self.platform.capabilities
+
+    @property
+    def computes(self) -> bool:
+        """Whether it runs models at all."""
+        return not isinstance(self.platform, NullPlatform)
+
+    @property
+    def torch_platform(self) -> TorchPlatform | None:
+        """The platform, if it came through the wide door."""
+        if not self.computes:
+            return None
+        from anychip.runner.platform import TorchPlatform
+
+        return self.platform if isinstance(self.platform, TorchPlatform) else None
+
+    @property
+    def attentions(self) -> tuple[Attention, ...]:
+        """The kinds of attention that the tiny model can have here."""
+        kinds: tuple[Attention, ...] = ("full", "sliding")
+        return tuple(kind for kind in kinds if kind in self.capabilities.attention_kinds)
+
+    def model(self, attention: Attention = "full") -> Path:
+        """Folder of the tiny model."""
+        if attention not in self._models:
+            self._models[attention] = write_tiny_model(Path(self._folder.name) / attention, attention)
+        return self._models[attention]
+
+    def options(self, **changes: Any) -> dict[str, Any]:
+        """Engine options for the tiny model on this device, small enough to share it with others."""
+        return {
+            "model": str(self.model()),
+            "device": self.device,
+            "load_format": "auto" if self.computes else "dummy",
+            "max_model_len": MAX_MODEL_LEN,
+            "max_num_seqs": 64,
+            "max_num_batched_tokens": 64,
+            "kv_cache_memory_bytes": 32 * MEBIBYTE,
+            "log_level": "warning",
+            **changes,
+        }
+
+    def config(self, **changes: Any) -> EngineConfig:
+        """`options` as a config."""
+        return make_config(self.options(**changes))
