@@ -52,9 +52,8 @@ def batch(parts, admitted=(), retired=(), scored=(), copies=(), tables=None):
     lengths = [len(ids) for _, ids, _ in parts]
     start = np.cumsum([0, *lengths], dtype=np.int32)
     rows = np.array([row for row, _, _ in parts], np.int32)
-    table = (
-        np.arange(1, ROWS * BLOCKS_A_ROW + 1, dtype=np.int32).reshape(ROWS, BLOCKS_A_ROW) if tables is None else tables
-    )
+    if tables is None:
+        tables = np.arange(1, ROWS * BLOCKS_A_ROW + 1, dtype=np.int32).reshape(ROWS, BLOCKS_A_ROW)
     logits_at, targets = [], []
     for index, (_, ids, _) in enumerate(parts):
         if index in scored:
