@@ -1,0 +1,157 @@
+"""Level 1: every op as the platform binds it, against the reference in float32 on the host.
+
+An op without a kernel runs by its reference on the device, and is held to the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from anychip.ops.bind import bind
+from anychip.ops.op import Binding, Case, NumericClass, Op, OpSpec
+from anychip.ops.parts import Ops
+from anychip.ops.registry import OPS
+from anychip.ops.shapes import dtype_of
+from anychip.ops.specs import case_specs
+from anychip.testing.check import Check, CheckFailedError, NotApplicableError
+from anychip.testing.compare import Guarded, difference, moved, wide
+from anychip.testing.subject import Subject
+from anychip.weights.weight import Weight
+
+if TYPE_CHECKING:
+    from anychip.runner.platform import TorchPlatform
+
+SEED = 11
+MAX_REPORTED = 5
+ROW_WISE = ("rms_norm", "add_rms_norm", "silu_mul", "gelu_mul", "linear", "norm_linear", "gated_mlp", "greedy")
+"""Ops whose rows do not touch: what is not a number in one stays there, and stays visible."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The ops of one spec, as a platform binds them, and the references they are held to."""
+
+    platform: TorchPlatform
+    spec: OpSpec
+    ops: Ops
+    references: Ops
+
+    def tolerance(self, op: Op, numeric: NumericClass = "native") -> float:
+        """Of one op in the spec's dtype."""
+        return op.tolerance[numeric, self.spec.dtype]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The spec's dtype."""
+        return dtype_of(self.spec.dtype)
+
+
+def bound_specs(platform: TorchPlatform) -> Iterator[tuple[Bound, Mapping[str, Any]]]:
+    """Each dtype and shape of the kit, with the platform's kernels for it."""
+    for dtype in platform.capabilities.dtypes:
+        for spec in case_specs(dtype):
+            kernels = platform.kernels(spec)
+            yield Bound(platform, spec, bind(kernels, spec), bind({}, replace(spec, dtype="float32"))), kernels
+
+
+def check_op(name: str, subject: Subject) -> str:
+    """Try an op in every dtype and shape; how it was bound, or CheckFailedError listing what is wrong."""
+    platform = subject.torch_platform
+    if platform is None:
+        raise NotApplicableError("the platform brings its own runner; its ops are its own")
+    op, problems, bindings, count = OPS[name], list[str](), list[Binding](), 0
+    for bound, kernels in bound_specs(platform):
+        bindings.append(next(each for each in bound.ops.bindings if each.op == name))
+        is_kernel = bindings[-1].kind == "kernel"
+        tolerance = bound.tolerance(op, kernels[name].numeric if is_kernel else "native")
+        for label, problem in _tried(op, bound, tolerance):
+            count += 1
+            if problem:
+                heads = f"{bound.spec.num_heads}/{bound.spec.num_kv_heads} heads of {bound.spec.head_dim}"
+                problems.append(f"{name} {bound.spec.dtype}, {heads}, case {label!r}: {problem}")
+    if problems:
+        more = f"\nand {len(problems) - MAX_REPORTED} more" if len(problems) > MAX_REPORTED else ""
+        raise CheckFailedError("\n".join(problems[:MAX_REPORTED]) + more)
+    return f"{_summary(bindings)}; {count} cases"
+
+
+def _tried(op: Op, bound: Bound, tolerance: float) -> Iterator[tuple[str, str]]:
+    """(label, problem) of each case; a kernel that raises is a problem of its case."""
+    from anychip.testing.attention_ops import attention_trials  # needs this module's types
+
+    with torch.inference_mode():
+        trials = attention_trials(op, bound, tolerance) if op.family == "attention" else _trials(op, bound, tolerance)
+        for label, trial in trials:
+            try:
+                yield label, trial()
+            except Exception as error:  # noqa: BLE001 (reported as the case's failure)
+                yield label, f"raised {type(error).__name__}: {error}"
+
+
+def _trials(op: Op, bound: Bound, tolerance: float) -> Iterator[tuple[str, Callable[[], str]]]:
+    generator = torch.Generator().manual_seed(SEED)
+    for case in op.generate(generator, bound.spec):
+        yield case.label, partial(_try_case, op, bound, tolerance, case)
+        first = case.arguments[0]
+        if op.name in ROW_WISE and isinstance(first, torch.Tensor) and first.is_floating_point() and len(first) > 1:
+            for value in (float("nan"), float("inf")):
+                yield f"{case.label}, one row {value}", partial(_try_broken_row, op, bound, case, value)
+
+
+def _try_case(op: Op, bound: Bound, tolerance: float, case: Case) -> str:
+    device = bound.platform.device
+    guards = [Guarded(value, device) if isinstance(value, torch.Tensor) else None for value in case.arguments]
+    arguments = [
+        _on_device(value, bound.platform) if guard is None else guard.tensor
+        for value, guard in zip(case.arguments, guards, strict=True)
+    ]
+    result = getattr(bound.ops, op.name)(*arguments)
+    bound.platform.synchronize()
+    reference = getattr(bound.references, op.name)(*(wide(value) for value in case.arguments))
+    problem = difference(result, reference, bound.dtype, tolerance)
+    problems = [guard.problem() for index, guard in enumerate(guards) if guard and index not in case.writes]
+    return problem or next(filter(None, problems), "")
+
+
+def _try_broken_row(op: Op, bound: Bound, case: Case, value: float) -> str:
+    """A row that holds `value`: the other rows as before, and this one as the reference has it."""
+    spoiled = case.arguments[0].clone()
+    spoiled[-1, ..., 0] = value
+    result, clean = (
+        getattr(bound.ops, op.name)(
+            _on_device(first, bound.platform), *(_on_device(each, bound.platform) for each in case.arguments[1:])
+        )
+        for first in (spoiled, case.arguments[0])
+    )
+    reference = getattr(bound.references, op.name)(*map(wide, (spoiled, *case.arguments[1:])))
+    for out, before, right in zip(*map(_as_tuple, (result, clean, reference)), strict=True):
+        if not torch.equal(out[:-1].cpu(), before[:-1].cpu()):
+            return f"a row that holds {value} changed other rows"
+        if right.is_floating_point() and not torch.equal(out[-1].cpu().isfinite(), right[-1].isfinite()):
+            return f"a row that holds {value} does not show it where the reference does"
+    return ""
+
+
+def _on_device(value: Any, platform: TorchPlatform) -> Any:
+    there = moved(value, platform.device)
+    return platform.prepare_weight(there) if isinstance(there, Weight) else there
+
+
+def _as_tuple(result: Any) -> tuple[torch.Tensor, ...]:
+    return result if isinstance(result, tuple) else (result,)
+
+
+def _summary(bindings: list[Binding]) -> str:
+    """How an op was bound over all specs."""
+    kinds = {binding.kind for binding in bindings}
+    reasons = dict.fromkeys(reason for binding in bindings for reason in binding.reasons)
+    listed = f" ({'; '.join(reasons)})" if reasons else ""
+    return f"{' and '.join(sorted(kinds))}{listed}"
+
+
+OP_CHECKS = tuple(Check(1, name, partial(check_op, name)) for name in OPS)
