@@ -1,7 +1,7 @@
 """Finding platforms: entry points, scores, versions, and the exceptions of those that are broken.
 
-A plugin is an entry point of group `anychip` whose object holds hook implementations. Each is loaded on its own: one that
-raises is kept with its exception, shown by `anychip platforms`, and raised if it was asked for.
+A plugin is an entry point of group `anychip` whose object holds hook implementations. Each is loaded on its own: one
+that raises is kept with its exception, shown by `anychip platforms`, and raised if it was asked for.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The attention family on level 1. Its cache and plan are the platform's own, so its ops are seen through each other:
-what is written is what attention reads.
+"""The attention family on level 1.
+
+Its cache and plan are the platform's own, so its ops are seen through each other: what is written is what is read.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def _try_recycled(bound: Bound, tolerance: float, case: AttentionCase) -> str:
 
 
 def _try_neighbours(bound: Bound, tolerance: float, case: AttentionCase) -> str:
-    """Writing a step changes nothing that was in the cache: what its rows' histories attended to is bit for bit the same."""
+    """Writing a step changes nothing that was cached: what the rows' histories attend to is bit for bit the same."""
     if case.history is None:
         return _try_attention(bound, tolerance, case)
     there = _there(bound, case)

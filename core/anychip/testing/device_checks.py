@@ -22,7 +22,7 @@ def _probe(subject: Subject) -> str:
     first, again = subject.chosen.found.probe, subject.chosen.found.spec.probe()
     require(first == again, f"two probes disagree: {first} and {again}")
     command = [sys.executable, "-m", "anychip.testing.effects"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     require(done.returncode == 0, f"looking for platforms failed:\n{done.stderr}")
     require(not done.stdout.strip(), f"looking for platforms changed:\n{done.stdout}")
     return f"score {first.score}, {first.devices} device(s)"
