@@ -17,12 +17,12 @@ from anychip.testing.bench import Bench, Piece, random_tokens
 from anychip.testing.check import Check, CheckFailedError, NotApplicableError
 from anychip.testing.compare import relative
 from anychip.testing.subject import Subject
+from anychip.testing.tiny_model import MAX_MODEL_LEN
 
 TOLERANCE = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
 """Largest relative error between two orders of the same computation."""
 CONTROL = 3.0
 """A control must be off by this many tolerances."""
-LENGTH = 75
 
 Outcome = tuple[Float32, Float32, Float32]
 """What was computed, what it must equal, and what it must not equal."""
@@ -30,19 +30,19 @@ Outcome = tuple[Float32, Float32, Float32]
 
 def _chunked(bench: Bench) -> Outcome:
     """A prompt in chunks, across block borders; control: the first chunk's keys lie in other blocks."""
-    tokens = random_tokens(1, LENGTH)
-    whole = bench.run(tokens)
-    for start, stop in ((0, 5), (5, 37), (37, 38), (38, LENGTH)):
-        chunked = bench.step(bench.piece(tokens, start, stop, first_block=20))[0]
-    other = bench.piece(tokens, first_block=60)
-    bench.step(bench.piece(random_tokens(2, LENGTH), first_block=60))
-    control = bench.step(Piece(0, tokens, 38, LENGTH, other.blocks))[0]
+    tokens = _prompt(bench, 1)
+    whole, length = bench.run(tokens), len(tokens)
+    for start, stop in ((0, 5), (5, 37), (37, 38)):
+        bench.step(bench.piece(tokens, start, stop, first_block=20))
+    chunked = bench.step(bench.piece(tokens, 38, length, first_block=20))[0]
+    bench.step(bench.piece(_prompt(bench, 2), first_block=60))
+    control = bench.step(bench.piece(tokens, 38, length, first_block=60))[0]
     return chunked, whole, control
 
 
 def _cached(bench: Bench) -> Outcome:
     """A prefix that another row computed; control: the blocks of another prefix."""
-    shared = 2 * bench.block_size
+    shared = max(1, 64 // bench.block_size) * bench.block_size
     prefix = random_tokens(3, shared)
     tokens = prefix + random_tokens(4, 9)
     recomputed = bench.run(tokens, row=0, first_block=1)
@@ -50,7 +50,7 @@ def _cached(bench: Bench) -> Outcome:
     bench.step(bench.piece(random_tokens(6, shared), row=2, first_block=50))
     tail = bench.blocks(70, len(tokens) - shared)
     reused, wrong = (
-        bench.step(Piece(row, tokens, shared, len(tokens), [first, first + 1, *tail]))[0]
+        bench.step(Piece(row, tokens, shared, len(tokens), [*bench.blocks(first, shared), *tail]))[0]
         for row, first in ((3, 30), (4, 50))
     )
     return reused, recomputed, wrong
@@ -74,26 +74,33 @@ def _ragged(bench: Bench) -> Outcome:
 
 def _shuffled(bench: Bench) -> Outcome:
     """Blocks in any order; control: the table names the first and the last one, half full, the wrong way round."""
-    tokens = random_tokens(7, LENGTH)
-    in_order = bench.run(tokens)
-    blocks = [int(block) for block in np.random.default_rng(8).permutation(np.arange(40, 100))]
-    blocks = blocks[: len(bench.blocks(0, LENGTH))]
-    bench.step(Piece(1, tokens, 0, LENGTH - 1, blocks))
-    shuffled = bench.step(Piece(1, tokens, LENGTH - 1, LENGTH, blocks))[0]
-    control = bench.step(Piece(1, tokens, LENGTH - 1, LENGTH, [blocks[-1], *blocks[1:-1], blocks[0]]))[0]
+    tokens = _prompt(bench, 7)
+    in_order, length = bench.run(tokens), len(tokens)
+    order = np.random.default_rng(8).permutation(np.arange(40, 100))
+    blocks = [int(block) for block in order[: len(bench.blocks(0, length))]]
+    size = len(blocks) * bench.block_size
+    bench.step(Piece(2, random_tokens(13, size), 0, size, blocks))
+    bench.step(Piece(1, tokens, 0, length - 1, blocks))
+    shuffled = bench.step(Piece(1, tokens, length - 1, length, blocks))[0]
+    control = bench.step(Piece(1, tokens, length - 1, length, [blocks[-1], *blocks[1:-1], blocks[0]]))[0]
     return shuffled, in_order, control
 
 
 def _padded(bench: Bench) -> Outcome:
-    """Columns of the null block behind a row's own, whatever lies in it; control: it stands for one of the row's own."""
-    tokens = random_tokens(9, LENGTH)
-    plain = bench.run(tokens)
-    blocks = bench.blocks(1, LENGTH)
+    """Columns of the null block behind a row's own, whatever it holds; control: it stands for one of the row's own."""
+    tokens = _prompt(bench, 9)
+    plain, length = bench.run(tokens), len(tokens)
+    blocks = bench.blocks(1, length)
     bench.step(Piece(1, random_tokens(11, bench.block_size), 0, bench.block_size, [NULL_BLOCK]))
-    short, last = bench.piece(random_tokens(12, 3), row=2, first_block=60), Piece(0, tokens, LENGTH - 1, LENGTH, blocks)
+    short, last = bench.piece(random_tokens(12, 3), row=2, first_block=60), Piece(0, tokens, length - 1, length, blocks)
     padded = bench.step(last, short, pad=7)[0]
-    control = bench.step(Piece(0, tokens, LENGTH - 1, LENGTH, [*blocks[:-2], NULL_BLOCK, blocks[-1]]))[0]
+    control = bench.step(replace(last, blocks=[*blocks[:-2], NULL_BLOCK, blocks[-1]]))[0]
     return padded, plain, control
+
+
+def _prompt(bench: Bench, seed: int) -> list[int]:
+    """Some blocks and a part of one more."""
+    return random_tokens(seed, min(MAX_MODEL_LEN - 16, max(75, 4 * bench.block_size + 11)))
 
 
 def _hold(invariant: Callable[[Bench], Outcome], subject: Subject) -> str:

@@ -81,7 +81,8 @@ class Bench:
 
     def run(self, tokens: Sequence[int], row: int = 0, first_block: int = 1) -> Float32:
         """Log-probabilities [V] after a whole sequence, computed at once."""
-        return self.step(self.piece(tokens, row=row, first_block=first_block))[0]
+        logprobs: Float32 = self.step(self.piece(tokens, row=row, first_block=first_block))[0]
+        return logprobs
 
     def piece(
         self, tokens: Sequence[int], start: int = 0, stop: int | None = None, row: int = 0, first_block: int = 1
