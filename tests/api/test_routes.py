@@ -28,8 +28,8 @@ def test_models(server: RunningServer, client: openai.OpenAI) -> None:
 @pytest.mark.parametrize(
     ("path", "start"),
     [
-        (COMPLETIONS, {"prompt": "Hi"}),
-        (CHAT, {"messages": MESSAGES}),
+        (COMPLETIONS, {"prompt": "Hi", "max_tokens": 1}),
+        (CHAT, {"messages": MESSAGES, "max_tokens": 1}),
         ("/tokenize", {"prompt": "Hi"}),
         ("/detokenize", {"tokens": [5]}),
     ],
