@@ -28,7 +28,7 @@ class StepRecord:
 def assemble(
     state: Rows, rows: Int32, counts: Int32, tables: tuple[Int32, ...], block_size: int, step: int
 ) -> tuple[Batch, StepRecord]:
-    """The batch in which row rows[i] computes its next counts[i] tokens, single tokens first; advances the rows' counters."""
+    """The batch in which row rows[i] computes its next counts[i] tokens, single tokens first; advances the counters."""
     order = np.argsort(counts > 1, kind="stable")
     rows, counts = rows[order], counts[order]
     starts = state.num_computed[rows]
@@ -91,10 +91,11 @@ def _add_scored(
 ) -> tuple[Int32, Int32]:
     """Add the positions whose next prompt token is to be scored, keeping `logits_at` ascending."""
     places, scored = [logits_at], [targets]
-    for index in np.flatnonzero(state.scores_prompt[rows] & (starts < state.prompt_length[rows] - 1)).tolist():
-        row = int(rows[index])
-        first, last = int(starts[index]), min(int(ends[index]), int(state.prompt_length[row]) - 1)
-        base = int(query_start[index]) - first
+    firsts, lasts = np.maximum(state.scored[rows], starts), np.minimum(state.prompt_length[rows] - 1, ends)
+    for index in np.flatnonzero(firsts < lasts).tolist():
+        row, first, last = int(rows[index]), int(firsts[index]), int(lasts[index])
+        state.scored[row] = last
+        base = int(query_start[index] - starts[index])
         places.append(np.arange(base + first, base + last, dtype=np.int32))
         scored.append(state.tokens[row, first + 1 : last + 1])
     if len(places) == 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -24,8 +25,8 @@ class Outcome:
 
 
 def read_result(state: Rows, record: StepRecord, result: StepResult) -> Outcome:
-    """Write sampled tokens into their rows and find out which sequences ended. Rows that had finished before are dropped."""
-    state.committed[record.rows] = np.maximum(state.committed[record.rows], record.ends)
+    """Write sampled tokens into their rows and find out which sequences ended; those of finished rows are dropped."""
+    _count_committed(state, record, result)
     rows, positions, keep = _kept(state, record, result)
     tokens = result.token_ids[keep]
     state.tokens[rows, positions] = tokens
@@ -38,6 +39,15 @@ def read_result(state: Rows, record: StepRecord, result: StepResult) -> Outcome:
         finished=tuple(finished),
         logprobs=tuple(logprobs),
     )
+
+
+def _count_committed(state: Rows, record: StepRecord, result: StepResult) -> None:
+    """Leave out rows that failed or had finished: their caches are wrong, or their tokens were dropped."""
+    good = state.leaving[record.rows] != Leaving.FINISHED
+    if result.errors:
+        good &= ~np.isin(record.rows, list(result.errors))
+    rows, ends = record.rows[good], record.ends[good]
+    state.committed[rows] = np.maximum(state.committed[rows], ends)
 
 
 def _kept(state: Rows, record: StepRecord, result: StepResult) -> tuple[Int32, Int32, np.ndarray]:
@@ -103,7 +113,7 @@ def _prompt_logprobs(state: Rows, result: StepResult) -> list[LogprobRows]:
         return []
     found = []
     edges = [0, *(np.flatnonzero(np.diff(prompt.rows)) + 1).tolist(), len(prompt.rows)]
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in pairwise(edges):
         row = int(prompt.rows[start])
         if state.leaving[row] == Leaving.FINISHED:
             continue

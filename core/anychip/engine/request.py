@@ -34,6 +34,8 @@ class Request:
     arrived: float = field(default_factory=time.monotonic)
     chain: list[BlockHash] = field(default_factory=list)
     """Hashes of its full blocks, as far as computed."""
+    scored: int = 0
+    """Prompt tokens whose next one was scored before it was last preempted."""
     row: int = -1
     started: bool = False
     aborted: bool = False
@@ -62,10 +64,9 @@ class Request:
 
     @property
     def cacheable(self) -> int:
-        """Tokens that a cached prefix may stand in for: the last one is computed anyway, all of them if they are scored."""
-        if self.sampling.prompt_logprobs is not None:
-            return 0
-        return max(min(len(self.tokens), self.limit - 1) - 1, 0)
+        """Tokens that a cached prefix may stand in for: the last one is computed anyway, and those yet to be scored."""
+        most = max(min(len(self.tokens), self.limit - 1) - 1, 0)
+        return most if self.sampling.prompt_logprobs is None else min(self.scored, most)
 
     def admission(self, row: int) -> AdmittedRow:
         """What the device needs to know to take it up in `row`."""
@@ -92,8 +93,8 @@ class Leaving(IntEnum):
 class Rows:
     """State of the running requests as arrays over stable rows; a steady step touches no Python object of a request.
 
-    A row owns `num_tokens` tokens, the newest perhaps still on the device, of which `num_computed` are in the cache or will
-    be once the steps under way are done. `committed` counts those whose step is done.
+    A row owns `num_tokens` tokens, the newest perhaps still on the device, of which `num_computed` are in the cache or
+    will be once the steps under way are done. `committed` counts those whose step is done.
     """
 
     def __init__(self, rows: int, max_model_len: int) -> None:
@@ -106,7 +107,8 @@ class Rows:
         self.published: Int32 = np.zeros(rows, np.int32)
         self.last_step = np.zeros(rows, np.int64)
         self.leaving = np.zeros(rows, np.int8)
-        self.scores_prompt = np.zeros(rows, bool)
+        self.scored: Int32 = np.zeros(rows, np.int32)
+        """Tokens from the start whose next one was scored; the whole prompt where nobody asked."""
         self.handles = np.zeros(rows, np.int64)
         self.stop_ids: Int32 = np.full((rows, 1), -1, np.int32)
         self.requests: list[Request | None] = [None] * rows
@@ -131,7 +133,8 @@ class Rows:
         self.limit[row] = request.limit
         self.leaving[row] = Leaving.NO
         self.handles[row] = request.handle
-        self.scores_prompt[row] = request.sampling.prompt_logprobs is not None
+        scores = request.sampling.prompt_logprobs is not None
+        self.scored[row] = request.scored if scores else request.prompt_length
         self._set_stop_ids(row, request.stop_ids)
         return row
 
@@ -139,6 +142,7 @@ class Rows:
         """Take the request out of its row, with its tokens."""
         request = self.request(row)
         request.tokens = self.tokens[row, : self.num_tokens[row]].copy()
+        request.scored = int(self.scored[row])
         request.row = -1
         self.requests[row] = None
         heapq.heappush(self.free, row)

@@ -1,0 +1,9 @@
+"""Hypothesis profiles: `quick` for every run, `--hypothesis-profile=deep` for ci/long.sh."""
+
+from hypothesis import HealthCheck, settings
+
+_SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
+
+settings.register_profile("quick", max_examples=60, deadline=None, derandomize=True, suppress_health_check=_SLOW)
+settings.register_profile("deep", max_examples=20_000, deadline=None, print_blob=True, suppress_health_check=_SLOW)
+settings.load_profile("quick")
