@@ -1,6 +1,6 @@
 """The pool of KV blocks: reference counts and one list of free blocks, least recently used first.
 
-    free list:  sentinel <-> [never used, uncached] <-> ... <-> [cached, oldest] <-> ... <-> [cached, newest] <-> sentinel
+    free list:  sentinel <-> [uncached] <-> ... <-> [cached, oldest] <-> ... <-> [cached, newest] <-> sentinel
 
 A cached block stays in the list while nobody holds it, and leaves the prefix index when it is taken for something else.
 """
@@ -66,8 +66,11 @@ class BlockPool:
 
     def free_blocks(self) -> list[int]:
         """The free list in the order in which it will be taken."""
-        blocks, block = [], self._next[self._sentinel]
+        blocks: list[int] = []
+        block = self._next[self._sentinel]
         while block != self._sentinel:
+            assert len(blocks) < self.num_usable, "the free list runs in a circle"
+            assert self._next[self._previous[block]] == block, "the free list differs read backwards"
             blocks.append(block)
             block = self._next[block]
         return blocks

@@ -84,7 +84,7 @@ class CacheManager:
         return min(free, default=2**31)
 
     def admit(self, row: int, reused: Sequence[BlockHash], tokens: int) -> None:
-        """Give `row` the cached blocks of `reused`, then new ones up to `tokens`. The caller has checked there are enough."""
+        """Give `row` the cached blocks of `reused`, then new ones up to `tokens`; the caller has checked for room."""
         for group in self.groups:
             assert group.counts[row] == 0, "a row was admitted twice"
             cached = [self._cached(group, block_hash) for block_hash in reused]
@@ -145,6 +145,9 @@ class CacheManager:
             assert len(free) == len(set(free)) == group.pool.num_free, "the free list and its count disagree"
             idle = {block for block in range(1, group.pool.num_blocks) if counted[block] == 0}
             assert set(free) == idle, "the free list is not the set of blocks that nobody holds"
+            behind = np.arange(group.table.shape[1]) >= group.counts[:, None]
+            assert not group.table[behind].any(), "a table names a block behind its end"
+            group.pool.index.check_integrity()
 
     @staticmethod
     def _cached(group: GroupTable, block_hash: BlockHash) -> int:

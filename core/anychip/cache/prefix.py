@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-from anychip.engine.batch import Int32
+from anychip.engine.batch import NULL_BLOCK, Int32
 
 BlockHash = bytes
 
@@ -49,6 +49,13 @@ class PrefixIndex:
         if block_hash not in self._block_of and block not in self._hash_of:
             self._block_of[block_hash] = block
             self._hash_of[block] = block_hash
+
+    def check_integrity(self) -> None:
+        """Compare both directions; an AssertionError is a bug of ours."""
+        assert self._block_of == {block_hash: block for block, block_hash in self._hash_of.items()}, (
+            "the prefix index finds a block that does not hold the hash"
+        )
+        assert NULL_BLOCK not in self._hash_of, "the null block is offered for reuse"
 
     def forget(self, block: int) -> None:
         """The block's content is about to change."""
