@@ -40,8 +40,8 @@ class Attention:
 
     def kv_write(self, k: torch.Tensor, v: torch.Tensor, cache: HeadCache, plan: CpuPlan) -> None:
         """See anychip.ops.attention.kv_write."""
-        cache.k_slots.index_copy_(1, plan.slots, k.transpose(0, 1).to(cache.k.dtype))
-        cache.v_slots.index_copy_(1, plan.slots, v.transpose(0, 1).to(cache.v.dtype))
+        cache.k_slots.index_copy_(0, plan.slots, k.reshape(-1, k.shape[2]).to(cache.k.dtype))
+        cache.v_slots.index_copy_(0, plan.slots, v.reshape(-1, v.shape[2]).to(cache.v.dtype))
 
     def qk_norm_rope_kv_write(
         self,
@@ -98,9 +98,9 @@ class Attention:
     def _decode(self, q: torch.Tensor, cache: HeadCache, group: DecodeGroup, form: _Form) -> torch.Tensor:
         """q [R, N, D] -> [R, N, Dv] float32."""
         rows, heads, dim = q.shape
-        kv_heads = len(cache.k)
-        k, v = (self._gather(name, plane, group) for name, plane in (("k", cache.k), ("v", cache.v)))
-        queries = q.view(rows, kv_heads, -1, dim).transpose(0, 1).float() * form.scale
+        k = self._gather("k", cache.k_heads, group, cache.k.shape)
+        v = self._gather("v", cache.v_heads, group, cache.v.shape)
+        queries = q.view(rows, cache.num_heads, -1, dim).transpose(0, 1).float() * form.scale
         result = _attend(queries, k, v, group.mask, form)
         if not torch.isfinite(result.sum()):
             # Perhaps what nobody sees, another request's leavings, is not a number: 0 * nan is nan.
@@ -108,14 +108,13 @@ class Attention:
             result = _attend(queries, k.masked_fill(unseen, 0.0), v.masked_fill(unseen, 0.0), group.mask, form)
         return result.transpose(0, 1).reshape(rows, heads, -1)
 
-    def _gather(self, name: str, plane: torch.Tensor, group: DecodeGroup) -> torch.Tensor:
-        """The group's context as [M, R, S, dim] float32."""
-        heads, _, block_size, dim = plane.shape
-        shape = (heads, len(group.blocks), block_size, dim)
-        gathered = torch.index_select(plane, 1, group.blocks, out=self._buffer(name, shape, plane.dtype))
-        if plane.dtype != torch.float32:
+    def _gather(self, name: str, lines: torch.Tensor, group: DecodeGroup, plane: torch.Size) -> torch.Tensor:
+        """The group's context as [M, R, S, dim] float32; `plane` is the shape of the cache's plane."""
+        shape = (len(group.heads), lines.shape[1])
+        gathered = torch.index_select(lines, 0, group.heads, out=self._buffer(name, shape, lines.dtype))
+        if lines.dtype != torch.float32:
             gathered = self._buffer(f"{name} wide", shape, torch.float32).copy_(gathered)
-        return gathered.view(heads, group.count, -1, dim)
+        return gathered.view(plane[1], group.count, -1, plane[3])
 
     def _buffer(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         count = torch.Size(shape).numel()
@@ -150,9 +149,9 @@ def _attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tenso
     return torch.matmul(torch.cat([scores, sinks], dim=-1).softmax(-1)[..., :-1], v)
 
 
-def _context(plane: torch.Tensor, row: PrefillRow, dtype: torch.dtype) -> torch.Tensor:
+def _context(lines: torch.Tensor, row: PrefillRow, plane: torch.Size, dtype: torch.dtype) -> torch.Tensor:
     """A row's context as [1, M, length, dim]."""
-    return plane.index_select(1, row.blocks).flatten(1, 2)[:, : row.length].unsqueeze(0).to(dtype)
+    return lines.index_select(0, row.heads).view(plane[1], -1, plane[3])[:, : row.length].unsqueeze(0).to(dtype)
 
 
 def _flash(q: torch.Tensor, cache: HeadCache, row: PrefillRow, form: _Form) -> torch.Tensor:
@@ -160,12 +159,12 @@ def _flash(q: torch.Tensor, cache: HeadCache, row: PrefillRow, form: _Form) -> t
     dtype = torch.bfloat16 if q.dtype == torch.bfloat16 and has_bfloat16() else torch.float32
     attended = functional.scaled_dot_product_attention(
         q.to(dtype).transpose(0, 1).unsqueeze(0),
-        _context(cache.k, row, dtype),
-        _context(cache.v, row, dtype),
+        _context(cache.k_heads, row, cache.k.shape, dtype),
+        _context(cache.v_heads, row, cache.v.shape, dtype),
         attn_mask=None if row.mask is None else row.mask.to(dtype),
         is_causal=row.mask is None,
         scale=form.scale,
-        enable_gqa=q.shape[1] != len(cache.k),
+        enable_gqa=q.shape[1] != cache.num_heads,
     )
     return attended.squeeze(0).transpose(0, 1)
 
@@ -173,8 +172,9 @@ def _flash(q: torch.Tensor, cache: HeadCache, row: PrefillRow, form: _Form) -> t
 def _prefill(q: torch.Tensor, cache: HeadCache, row: PrefillRow, form: _Form) -> torch.Tensor:
     """q [t, N, D] -> [t, N, Dv], in parts whose scores fit."""
     tokens, heads, dim = q.shape
-    kv_heads = len(cache.k)
-    k, v = (_context(plane, row, torch.float32).transpose(0, 1) for plane in (cache.k, cache.v))
+    kv_heads = cache.num_heads
+    k = _context(cache.k_heads, row, cache.k.shape, torch.float32).transpose(0, 1)
+    v = _context(cache.v_heads, row, cache.v.shape, torch.float32).transpose(0, 1)
     mask = _causal(tokens) if row.mask is None else row.mask
     count = max(1, MAX_SCORES // (heads * row.length))
     parts = []

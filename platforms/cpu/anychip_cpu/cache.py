@@ -1,6 +1,8 @@
-"""One layer's KV cache, head by head, so that what a head has gathered is one matrix.
+"""One layer's KV cache: within a block head by head, so that a head's gathered blocks are one matrix.
 
-k [heads, num_blocks, block_size, head_dim]      v likewise
+k [num_blocks, heads, block_size, head_dim]      v likewise
+  k_heads [num_blocks * heads, block_size * head_dim]   the same memory, a line for each head of each block
+  k_slots [num_blocks * heads * block_size, head_dim]   and a line for each token of each
 """
 
 from __future__ import annotations
@@ -16,12 +18,19 @@ from anychip.plugin.contract import KVSpec, Plane
 
 @dataclass(frozen=True, slots=True)
 class HeadCache:
-    """Planes of one layer, and the same as [heads, slots, dim] to write to."""
+    """Planes of one layer, and views of them to gather from and to write to."""
 
     k: torch.Tensor
     v: torch.Tensor
+    k_heads: torch.Tensor
+    v_heads: torch.Tensor
     k_slots: torch.Tensor
     v_slots: torch.Tensor
+
+    @property
+    def num_heads(self) -> int:
+        """Cached heads."""
+        return self.k.shape[1]
 
 
 def new_cache(spec: KVSpec, num_blocks: int, block_size: int, device: torch.device | str) -> HeadCache:
@@ -29,17 +38,19 @@ def new_cache(spec: KVSpec, num_blocks: int, block_size: int, device: torch.devi
     planes = {plane.name: plane for plane in spec.planes}
     assert set(planes) == {"k", "v"}, f"planes {sorted(planes)} are not those of attention"
     k, v = (_zeros(planes[name], num_blocks, block_size) for name in ("k", "v"))
-    return HeadCache(k, v, k.flatten(1, 2), v.flatten(1, 2))
+    heads = (plane.view(-1, block_size * plane.shape[3]) for plane in (k, v))
+    slots = (plane.view(-1, plane.shape[3]) for plane in (k, v))
+    return HeadCache(k, v, *heads, *slots)
 
 
 def copy_blocks(cache: HeadCache, source: torch.Tensor, target: torch.Tensor) -> None:
     """See anychip.ops.attention.copy_blocks."""
     for plane in (cache.k, cache.v):
-        plane[:, target] = plane[:, source]
+        plane[target] = plane[source]
 
 
 def _zeros(plane: Plane, num_blocks: int, block_size: int) -> torch.Tensor:
     heads, dim = plane.shape
     # The allocator of numpy leaves untouched zeros to the kernel; torch.zeros writes them.
     raw = torch.from_numpy(np.zeros(num_blocks * block_size * plane.bytes_per_token, np.uint8))
-    return raw.view(dtype_of(plane.dtype)).view(heads, num_blocks, block_size, dim)
+    return raw.view(dtype_of(plane.dtype)).view(num_blocks, heads, block_size, dim)

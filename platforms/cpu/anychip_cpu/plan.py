@@ -29,8 +29,8 @@ class DecodeGroup:
     tokens: torch.Tensor | None
     """[R] their tokens in the batch; None when they are the first R."""
     count: int
-    blocks: torch.Tensor
-    """[R * width] int64."""
+    heads: torch.Tensor
+    """[M * R * width] int64: lines of the cache's heads, head by head, then row by row."""
     mask: torch.Tensor
     """[R, 1, S] float32, 0 or -inf, for S = width * block_size."""
 
@@ -41,7 +41,8 @@ class PrefillRow:
 
     first: int
     last: int
-    blocks: torch.Tensor
+    heads: torch.Tensor
+    """[M * blocks] int64, as in DecodeGroup."""
     length: int
     mask: torch.Tensor | None
     """[t, length] float32, 0 or -inf; None where plain causal order holds."""
@@ -52,7 +53,7 @@ class CpuPlan:
     """What the layers of one KV group share in a step."""
 
     slots: torch.Tensor
-    """[T] int64: where each token's key and value go."""
+    """[T * M] int64: where each head of each token's key and value goes."""
     groups: tuple[DecodeGroup, ...]
     rows: tuple[PrefillRow, ...]
     _rotations: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
@@ -70,15 +71,17 @@ def plan_attention(inputs: AttentionInputs, spec: KVSpec, block_size: int) -> Cp
     start, lengths = inputs.query_start.numpy(), inputs.seq_lens.numpy()
     table, positions = inputs.block_table.numpy(), inputs.positions.numpy()
     rows = np.repeat(np.arange(len(lengths)), np.diff(start))
-    slots = table[rows, positions // block_size].astype(np.int64) * block_size + positions % block_size
+    num_heads = spec.planes[0].shape[0]
+    lines = table[rows, positions // block_size, None].astype(np.int64) * num_heads + np.arange(num_heads)
+    slots = lines * block_size + (positions % block_size)[:, None]
     singles = inputs.num_single
     first = _first_blocks(lengths, np.diff(start), spec.window, block_size)
-    groups = _decode_groups(lengths[:singles], first[:singles], table[:singles], spec.window, block_size)
+    groups = _decode_groups(lengths[:singles], first[:singles], table[:singles], spec, block_size)
     return CpuPlan(
-        slots=torch.from_numpy(slots),
+        slots=torch.from_numpy(slots.ravel()),
         groups=tuple(groups),
         rows=tuple(
-            _prefill_row(start[row : row + 2], int(lengths[row]), int(first[row]), table[row], spec.window, block_size)
+            _prefill_row(start[row : row + 2], int(lengths[row]), int(first[row]), table[row], spec, block_size)
             for row in range(singles, len(lengths))
         ),
     )
@@ -92,9 +95,7 @@ def _first_blocks(lengths: Int32, new: Int32, window: int | None, block_size: in
     return first
 
 
-def _decode_groups(
-    lengths: Int32, first: Int32, table: Int32, window: int | None, block_size: int
-) -> Iterator[DecodeGroup]:
+def _decode_groups(lengths: Int32, first: Int32, table: Int32, spec: KVSpec, block_size: int) -> Iterator[DecodeGroup]:
     if not len(lengths):
         return
     widths = (lengths + block_size - 1) // block_size - first
@@ -102,13 +103,12 @@ def _decode_groups(
         width = int(widths[rows].max())
         columns = np.minimum(first[rows, None] + np.arange(width), table.shape[1] - 1)
         positions = first[rows, None] * block_size + np.arange(width * block_size)
-        distance = lengths[rows, None] - 1 - positions
-        visible = distance >= 0 if window is None else (distance >= 0) & (distance < window)
+        visible = _visible(lengths[rows, None] - 1 - positions, spec.window)
         in_order = len(rows) == len(lengths)
         yield DecodeGroup(
             tokens=None if in_order else torch.from_numpy(rows),
             count=len(rows),
-            blocks=torch.from_numpy(np.take_along_axis(table[rows], columns, 1).astype(np.int64).ravel()),
+            heads=_head_lines(np.take_along_axis(table[rows], columns, 1), spec),
             mask=torch.from_numpy(_additive(visible)).unsqueeze(1),
         )
 
@@ -128,15 +128,27 @@ def _similar(widths: Int32, block_size: int) -> list[_Indices]:
     return [everything] if len(groups) == 1 else groups
 
 
-def _prefill_row(span: Int32, length: int, first: int, table: Int32, window: int | None, block_size: int) -> PrefillRow:
+def _prefill_row(span: Int32, length: int, first: int, table: Int32, spec: KVSpec, block_size: int) -> PrefillRow:
     begin, end = int(span[0]), int(span[1])
-    blocks = torch.from_numpy(table[first : -(-length // block_size)].astype(np.int64))
+    heads = _head_lines(table[first : -(-length // block_size)], spec)
     seen = length - first * block_size
-    if seen == end - begin and (window is None or window >= seen):
-        return PrefillRow(begin, end, blocks, seen, None)
+    if seen == end - begin and (spec.window is None or spec.window >= seen):
+        return PrefillRow(begin, end, heads, seen, None)
     distance = np.arange(seen - (end - begin), seen)[:, None] - np.arange(seen)
-    visible = distance >= 0 if window is None else (distance >= 0) & (distance < window)
-    return PrefillRow(begin, end, blocks, seen, torch.from_numpy(_additive(visible)))
+    visible = _visible(distance, spec.window)
+    return PrefillRow(begin, end, heads, seen, torch.from_numpy(_additive(visible)))
+
+
+def _head_lines(blocks: Int32, spec: KVSpec) -> torch.Tensor:
+    """The lines of every cached head in `blocks`, head by head."""
+    num_heads = spec.planes[0].shape[0]
+    lines = blocks.ravel().astype(np.int64) * num_heads + np.arange(num_heads)[:, None]
+    return torch.from_numpy(lines.ravel())
+
+
+def _visible(distance: npt.NDArray[np.int64], window: int | None) -> npt.NDArray[np.bool_]:
+    seen: npt.NDArray[np.bool_] = distance >= 0 if window is None else (distance >= 0) & (distance < window)
+    return seen
 
 
 def _additive(visible: npt.NDArray[np.bool_]) -> npt.NDArray[np.float32]:

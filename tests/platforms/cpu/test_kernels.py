@@ -113,10 +113,10 @@ def test_blocks_are_copied(dtype):
     case = next(iter(attention_cases(torch.Generator().manual_seed(0), spec)))
     ops = bind(cpu_kernels(), spec)
     cache = ops.new_cache(case.spec, 5, 16, "cpu")
-    cache.k[:, 2], cache.v[:, 2] = 3.0, 4.0
+    cache.k[2], cache.v[2] = 3.0, 4.0
     ops.copy_blocks(cache, torch.tensor([2, 2]), torch.tensor([4, 1]))
-    assert [float(cache.k[0, block, 0, 0]) for block in range(5)] == [0, 3, 3, 0, 3]
-    assert [float(cache.v[-1, block, -1, -1]) for block in range(5)] == [0, 4, 4, 0, 4]
+    assert [float(cache.k[block, 0, 0, 0]) for block in range(5)] == [0, 3, 3, 0, 3]
+    assert [float(cache.v[block, -1, -1, -1]) for block in range(5)] == [0, 4, 4, 0, 4]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

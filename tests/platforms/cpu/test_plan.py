@@ -23,7 +23,7 @@ def test_rows_of_similar_length_are_one_group_in_order():
 
 def test_one_long_row_does_not_pad_the_others():
     made = plan([3000, *[20] * 31])
-    gathered = sum(len(group.blocks) for group in made.groups)
+    gathered = sum(len(group.heads) for group in made.groups)
     assert gathered == 188 + 31 * 2
     covered = np.sort(np.concatenate([group.tokens.numpy() for group in made.groups]))
     assert covered.tolist() == list(range(32))
@@ -32,10 +32,10 @@ def test_one_long_row_does_not_pad_the_others():
 def test_groups_are_bounded():
     made = plan([40000] * 20, block_size=64)
     assert len(made.groups) > 1
-    assert all(len(group.blocks) * 64 <= MAX_GATHERED for group in made.groups)
+    assert all(len(group.heads) * 64 <= MAX_GATHERED for group in made.groups)
 
 
 def test_a_window_gathers_only_the_blocks_it_sees():
     made = plan([3000, 2990, 5], window=20)
-    assert sum(len(group.blocks) for group in made.groups) <= 3 * 3
+    assert sum(len(group.heads) for group in made.groups) <= 3 * 3
     assert all(int((group.mask == 0).sum(-1).max()) <= 20 for group in made.groups)
