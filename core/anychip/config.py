@@ -90,6 +90,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def replace(self, origin: str, **changes: Any) -> EngineConfig:
         """A new config with some values changed by `origin`, checked like the first."""
+        _check_known(changes)
         values = msgspec.structs.asdict(self)
         values.update(changes)
         values["origins"] = {**self.origins, **dict.fromkeys(changes, origin)}
@@ -111,13 +112,17 @@ def make_config(options: Mapping[str, Any], environment: Mapping[str, str] | Non
     """
     environment = os.environ if environment is None else environment
     given = {name: value for name, value in options.items() if value is not None}
-    unknown = sorted(set(given) - set(FIELDS))
-    if unknown:
-        raise UserError(f"Unknown option {unknown[0]!r}.", f"Known options: {', '.join(sorted(FIELDS))}.")
+    _check_known(given)
     values, origins = _from_environment(environment)
     values.update(given)
     origins.update(dict.fromkeys(given, "argument"))
     return _convert({**values, "origins": origins})
+
+
+def _check_known(options: Mapping[str, Any]) -> None:
+    unknown = sorted(set(options) - set(FIELDS))
+    if unknown:
+        raise UserError(f"Unknown option {unknown[0]!r}.", f"Known options: {', '.join(sorted(FIELDS))}.")
 
 
 def _from_environment(environment: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:

@@ -18,6 +18,8 @@ MAX_CHOICES = 128
 
 _SEED_LIMIT = 2**63
 
+_NULLABLE = {"seed", "max_tokens", "logprobs", "prompt_logprobs"}
+
 
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Sampling parameters of one request; names and defaults are those of vLLM and OpenAI.
@@ -74,7 +76,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 def _number(name: str, low: float, high: float, integer: bool = False, open_low: bool = False) -> Callable[[Any], None]:
     def check(params: Any) -> None:
         value = getattr(params, name)
-        if value is None:
+        if value is None and name in _NULLABLE:
             return
         kinds = (int,) if integer else (int, float)
         if isinstance(value, bool) or not isinstance(value, kinds) or not math.isfinite(value):
@@ -88,7 +90,7 @@ def _number(name: str, low: float, high: float, integer: bool = False, open_low:
 def _range(low: float, high: float, open_low: bool) -> str:
     if high == math.inf:
         return f"{'above' if open_low else 'at least'} {low:g}"
-    return f"{'above' if open_low else 'between'} {low:g} and {'at most' if open_low else ''} {high:g}".replace("  ", " ")
+    return f"above {low:g} and at most {high:g}" if open_low else f"between {low:g} and {high:g}"
 
 
 def _words(name: str) -> Callable[[Any], None]:
@@ -120,7 +122,7 @@ def _bias_values(params: Any) -> None:
     for token, bias in (params.logit_bias or {}).items():
         if isinstance(token, bool) or not isinstance(token, int):
             raise RequestError(f"logit_bias keys must be token ids, got {token!r}.", "logit_bias")
-        if not isinstance(bias, int | float) or not -100 <= bias <= 100:
+        if isinstance(bias, bool) or not isinstance(bias, int | float) or not -100 <= bias <= 100:
             raise RequestError(f"logit_bias values must be between -100 and 100, got {bias!r}.", "logit_bias")
 
 
