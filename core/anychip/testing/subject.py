@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from anychip.testing.null import NullPlatform
 from anychip.testing.tiny_model import MAX_MODEL_LEN, Attention, write_tiny_model
 
 if TYPE_CHECKING:
+    from anychip.llm import LLM
     from anychip.runner.platform import TorchPlatform
 
 MEBIBYTE = 2**20
@@ -27,14 +29,15 @@ class Subject:
         self.device = device
         self.steps = steps
         """Length of the random run."""
-        self._folder = tempfile.TemporaryDirectory(prefix="anychip-conform-")
+        self._stack = ExitStack()
+        self._folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="anychip-conform-")))
         self._models: dict[Attention, Path] = {}
 
     def __enter__(self) -> Subject:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._folder.cleanup()
+        self._stack.close()
 
     @cached_property
     def chosen(self) -> Chosen:
@@ -74,7 +77,7 @@ class Subject:
     def model(self, attention: Attention = "full") -> Path:
         """Folder of the tiny model."""
         if attention not in self._models:
-            self._models[attention] = write_tiny_model(Path(self._folder.name) / attention, attention)
+            self._models[attention] = write_tiny_model(self._folder / attention, attention)
         return self._models[attention]
 
     def options(self, **changes: Any) -> dict[str, Any]:
@@ -86,10 +89,24 @@ class Subject:
             "max_model_len": MAX_MODEL_LEN,
             "max_num_seqs": 64,
             "max_num_batched_tokens": 64,
+            "threads": 1,
             "kv_cache_memory_bytes": 32 * MEBIBYTE,
             "log_level": "warning",
             **changes,
         }
+
+    @cached_property
+    def llm(self) -> LLM:
+        """The tiny model in this process, for all checks that need only ask."""
+        from anychip.llm import LLM
+
+        return self._stack.enter_context(LLM(**self.options(dtype=self.dtype)))
+
+    @property
+    def dtype(self) -> str:
+        """The type in which results are compared token by token: float32 if the platform has it."""
+        dtypes = self.capabilities.dtypes
+        return "float32" if "float32" in dtypes else dtypes[0]
 
     def config(self, **changes: Any) -> EngineConfig:
         """`options` as a config."""

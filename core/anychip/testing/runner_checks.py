@@ -1,0 +1,166 @@
+"""Level 3: the runner, against the reference and against itself under other circumstances."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from anychip.engine.batch import Float32
+from anychip.engine.outputs import RequestOutput
+from anychip.llm import LLM
+from anychip.sampling_params import SamplingParams
+from anychip.testing.attention_checks import TOLERANCE
+from anychip.testing.bench import Bench, Piece, random_tokens
+from anychip.testing.check import Check, CheckFailedError, NotApplicableError, require
+from anychip.testing.compare import relative
+from anychip.testing.random_run import random_run
+from anychip.testing.subject import Subject
+
+DECODE_STEPS = 6
+TIE = {"float32": 1e-3, "float16": 0.1, "bfloat16": 0.5}
+"""Two tokens whose log-probabilities are closer than this may change places when the order of a sum does."""
+PROMPTS = 6
+
+
+def _logits(subject: Subject) -> str:
+    """Log-probabilities of prompts and of the steps after them, against the reference platform in float32."""
+    if not subject.computes:
+        raise NotApplicableError("the platform computes nothing")
+    tried = []
+    with Subject("reference") as reference:
+        for attention in subject.attentions:
+            with Bench(reference, "float32", attention) as bench:
+                wanted = _teacher_forced(bench)
+            for dtype in subject.capabilities.dtypes:
+                with Bench(subject, dtype, attention) as bench:
+                    error = relative(_teacher_forced(bench), wanted)
+                label = f"{attention} attention, {dtype}"
+                if not error <= TOLERANCE[dtype]:
+                    raise CheckFailedError(
+                        f"{label}: log-probabilities are off by {error:.3g} (relative), tolerance {TOLERANCE[dtype]:.3g}"
+                    )
+                tried.append(f"{label}: {error:.1e}")
+    return "; ".join(tried)
+
+
+def _teacher_forced(bench: Bench) -> Float32:
+    """[steps * rows, V]: prompts of several lengths, then the same given tokens one by one."""
+    pieces = [
+        bench.piece(random_tokens(20 + row, length + DECODE_STEPS), row=row, first_block=1 + 12 * row)
+        for row, length in enumerate((1, 16, 33, 70))
+    ]
+    found = [bench.step(*(Piece(p.row, p.tokens, 0, p.stop - DECODE_STEPS, p.blocks) for p in pieces))]
+    for left in range(DECODE_STEPS, 0, -1):
+        stops = [piece.stop - left + 1 for piece in pieces]
+        step = (Piece(p.row, p.tokens, stop - 1, stop, p.blocks) for p, stop in zip(pieces, stops, strict=True))
+        found.append(bench.step(*step))
+    return np.concatenate(found)
+
+
+def _compiled(subject: Subject) -> str:
+    """What `compile` makes of the forward pass computes the same."""
+    return _without(subject, "compile", lambda step: step)
+
+
+def _lowered(subject: Subject) -> str:
+    """Modules that `lower` replaces compute the same as the originals."""
+    return _without(subject, "lower", lambda module, spec: None)
+
+
+def _without(subject: Subject, member: str, plain: Any) -> str:
+    from anychip.runner.platform import TorchPlatform
+
+    platform = subject.torch_platform
+    if platform is None:
+        raise NotApplicableError("the platform brings its own runner")
+    if getattr(type(platform), member) is getattr(TorchPlatform, member):
+        return f"{member}() is the default, which changes nothing"
+    tried = []
+    for dtype in subject.capabilities.dtypes:
+        with Bench(subject, dtype) as bench:
+            given = _teacher_forced(bench)
+        with _replaced(platform, member, plain), Bench(subject, dtype) as bench:
+            wanted = _teacher_forced(bench)
+        error = relative(given, wanted)
+        require(error <= TOLERANCE[dtype], f"{dtype}: with {member}() off by {error:.3g}, tolerance {TOLERANCE[dtype]:.3g}")
+        tried.append(f"{dtype}: {error:.1e}")
+    return "; ".join(tried)
+
+
+@contextmanager
+def _replaced(platform: object, member: str, plain: Any) -> Iterator[None]:
+    setattr(platform, member, plain)
+    try:
+        yield
+    finally:
+        delattr(platform, member)
+
+
+def _preempted(subject: Subject) -> str:
+    """Sequences that were thrown out for lack of memory and came back, against the same with room for all."""
+    total = min(250, max(120, subject.capabilities.block_sizes[0] + 30))
+    options = {"dtype": subject.dtype, "max_model_len": total, "enable_prefix_caching": False}
+    with LLM(**subject.options(**options)) as llm:
+        wanted, info = _greedy(llm, subject, total), llm.engine.info
+    block_bytes = info.kv_cache_bytes // info.num_blocks
+    blocks = 1 + PROMPTS // 2 * -(-total // info.block_size)
+    with LLM(**subject.options(**options, kv_cache_memory_bytes=blocks * block_bytes)) as llm:
+        given, count = _greedy(llm, subject, total), llm.engine.scheduler.stats.preemptions_total
+        llm.engine.check_integrity()
+    require(count > 0, f"nothing was preempted with {blocks} blocks: the check says nothing")
+    _same(given, wanted, subject.dtype)
+    return f"{count} preemptions"
+
+
+def _in_flight(subject: Subject) -> str:
+    """As many steps in flight as the platform declares, against one at a time."""
+    outputs = []
+    for depth in (1, subject.capabilities.steps_in_flight):
+        with LLM(**subject.options(dtype=subject.dtype, steps_in_flight=depth)) as llm:
+            outputs.append(_greedy(llm, subject, 60))
+            llm.engine.check_integrity()
+    _same(outputs[1], outputs[0], subject.dtype)
+    return f"{subject.capabilities.steps_in_flight} step(s) in flight"
+
+
+def _greedy(llm: LLM, subject: Subject, total: int) -> list[RequestOutput]:
+    """Greedy continuations of random prompts, each up to `total` tokens."""
+    prompts = [{"prompt_token_ids": random_tokens(30 + index, 14 + index)} for index in range(PROMPTS)]
+    params = [
+        SamplingParams(
+            temperature=0.0, max_tokens=total - 14 - index, ignore_eos=True, logprobs=5 if subject.computes else None
+        )
+        for index in range(PROMPTS)
+    ]
+    return llm.generate(prompts, params, use_tqdm=False)
+
+
+def _same(given: list[RequestOutput], wanted: list[RequestOutput], dtype: str) -> None:
+    """Equal tokens up to the first place where two were all but tied."""
+    for number, (one, other) in enumerate(zip(given, wanted, strict=True)):
+        tokens, right = one.outputs[0].token_ids, other.outputs[0].token_ids
+        if tokens == right:
+            continue
+        differing = (place for place, pair in enumerate(zip(tokens, right, strict=False)) if pair[0] != pair[1])
+        place = next(differing, min(len(tokens), len(right)))
+        logprobs = other.outputs[0].logprobs
+        if logprobs and place < min(len(tokens), len(right)):
+            best, ours = logprobs[place][right[place]], logprobs[place].get(tokens[place])
+            if ours is not None and best.logprob - ours.logprob <= TIE[dtype]:
+                continue
+        raise CheckFailedError(
+            f"sequence {number} differs from token {place} on: {tokens[place : place + 5]}, not {right[place : place + 5]}"
+        )
+
+
+RUNNER_CHECKS = (
+    Check(3, "logits against the reference", _logits),
+    Check(3, "captured = eager", _compiled),
+    Check(3, "lowered = original", _lowered),
+    Check(3, "preempted and resumed = uninterrupted", _preempted),
+    Check(3, "steps in flight = one at a time", _in_flight),
+    Check(3, "random steps, then check_integrity", random_run),
+)
