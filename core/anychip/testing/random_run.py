@@ -105,7 +105,9 @@ class Crowd:
         handle, count = finished.handle, self.counts[finished.handle]
         require(handle in self.open, f"sequence {handle} ended twice")
         require(finished.reason != "error", f"sequence {handle} failed: {finished.error}")
-        require(count <= self.limits[handle], f"sequence {handle} got {count} tokens of {self.limits[handle]} asked for")
+        require(
+            count <= self.limits[handle], f"sequence {handle} got {count} tokens of {self.limits[handle]} asked for"
+        )
         full = finished.reason != "length" or count == self.limits[handle]
         require(full, f"sequence {handle} ended for its length after {count} tokens of {self.limits[handle]}")
         self.open.discard(handle)

@@ -40,7 +40,7 @@ def _logits(subject: Subject) -> str:
                 label = f"{attention} attention, {dtype}"
                 if not error <= TOLERANCE[dtype]:
                     raise CheckFailedError(
-                        f"{label}: log-probabilities are off by {error:.3g} (relative), tolerance {TOLERANCE[dtype]:.3g}"
+                        f"{label}: relative error of log-probabilities {error:.3g}, tolerance {TOLERANCE[dtype]:.3g}"
                     )
                 tried.append(f"{label}: {error:.1e}")
     return "; ".join(tried)
@@ -85,7 +85,9 @@ def _without(subject: Subject, member: str, plain: Any) -> str:
         with _replaced(platform, member, plain), Bench(subject, dtype) as bench:
             wanted = _teacher_forced(bench)
         error = relative(given, wanted)
-        require(error <= TOLERANCE[dtype], f"{dtype}: with {member}() off by {error:.3g}, tolerance {TOLERANCE[dtype]:.3g}")
+        require(
+            error <= TOLERANCE[dtype], f"{dtype}: with {member}() off by {error:.3g}, tolerance {TOLERANCE[dtype]:.3g}"
+        )
         tried.append(f"{dtype}: {error:.1e}")
     return "; ".join(tried)
 
@@ -151,9 +153,8 @@ def _same(given: list[RequestOutput], wanted: list[RequestOutput], dtype: str) -
             best, ours = logprobs[place][right[place]], logprobs[place].get(tokens[place])
             if ours is not None and best.logprob - ours.logprob <= TIE[dtype]:
                 continue
-        raise CheckFailedError(
-            f"sequence {number} differs from token {place} on: {tokens[place : place + 5]}, not {right[place : place + 5]}"
-        )
+        begin = slice(place, place + 5)
+        raise CheckFailedError(f"sequence {number} differs from token {place} on: {tokens[begin]}, not {right[begin]}")
 
 
 RUNNER_CHECKS = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from contextlib import ExitStack
 from functools import cached_property
@@ -15,6 +16,7 @@ from anychip.testing.null import NullPlatform
 from anychip.testing.tiny_model import MAX_MODEL_LEN, Attention, write_tiny_model
 
 if TYPE_CHECKING:
+    from anychip.engine.async_engine import AsyncEngine
     from anychip.llm import LLM
     from anychip.runner.platform import TorchPlatform
 
@@ -101,6 +103,20 @@ class Subject:
         from anychip.llm import LLM
 
         return self._stack.enter_context(LLM(**self.options(dtype=self.dtype)))
+
+    @cached_property
+    def loop(self) -> asyncio.Runner:
+        """The event loop of `async_engine`."""
+        return self._stack.enter_context(asyncio.Runner())
+
+    @cached_property
+    def async_engine(self) -> AsyncEngine:
+        """The tiny model in an engine process of its own."""
+        from anychip.engine.async_engine import AsyncEngine
+
+        engine = self.loop.run(AsyncEngine.create(self.config(dtype=self.dtype)))
+        self._stack.callback(lambda: self.loop.run(engine.close()))
+        return engine
 
     @property
     def dtype(self) -> str:
