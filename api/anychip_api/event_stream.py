@@ -13,9 +13,16 @@ from starlette.types import Receive, Scope, Send
 _HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
+_LINE_ENDS = tuple((end.encode(), rf"\u{ord(end):04x}".encode()) for end in "\u0085\u2028\u2029")
+"""Characters that JSON leaves alone and many clients take for the end of a line, with their escapes."""
+
+
 def event(data: Mapping[str, Any]) -> bytes:
-    """One event."""
-    return b"data: " + msgspec.json.encode(data) + b"\n\n"
+    """One event, on one line however the client finds lines."""
+    encoded = msgspec.json.encode(data)
+    for end, escape in _LINE_ENDS:
+        encoded = encoded.replace(end, escape)
+    return b"data: " + encoded + b"\n\n"
 
 
 class EventStream(Response):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 from collections.abc import AsyncIterator
 
 import pytest
 
 from anychip.engine.outputs import Delta, Logprob, TokenLogprobs
+from anychip_api.event_stream import event
 from anychip_api.histogram import Histogram, one_two_five
 from anychip_api.logprobs import LOWEST, add_completion_rows, chat_rows, completion_columns, prompt_rows
 from anychip_api.merge import Batch, merged
@@ -54,6 +56,13 @@ def test_prompt_logprobs() -> None:
     assert first is None
     assert second is not None
     assert second["7"] == {"logprob": -3.0, "rank": 3, "decoded_token": "token_id:7"}
+
+
+def test_an_event_is_one_line() -> None:
+    text = "a\u0085b\u2028c\u2029d\ne\x0bf\x1cg\U0001f600"
+    data = event({"text": text})
+    assert len(data.decode().splitlines()) == 2  # the second one is empty and ends the event
+    assert json.loads(data.removeprefix(b"data: ")) == {"text": text}
 
 
 async def stream(*indexes: int, fails: bool = False) -> AsyncIterator[Delta]:
