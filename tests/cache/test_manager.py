@@ -65,6 +65,17 @@ class ManagerMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.tokens)
     @rule(data=st.data())
+    def extend(self, data):
+        rows = [row for row, covered in self.covered.items() if self.manager.blocks_for(covered) < LENGTH // SIZE]
+        rows = rows[: self.manager.num_free]
+        if rows:
+            self.manager.extend(np.array(rows, np.int32))
+        for row in rows:
+            self.covered[row] = (self.manager.blocks_for(self.covered[row]) + 1) * SIZE
+            self.tokens[row] = (self.tokens[row] + [1] * LENGTH)[: max(self.covered[row], len(self.tokens[row]))]
+
+    @precondition(lambda self: self.tokens)
+    @rule(data=st.data())
     def publish(self, data):
         row = data.draw(st.sampled_from(sorted(self.tokens)))
         chain = _hashes(self.tokens[row])

@@ -77,7 +77,7 @@ class Harness:
             self.tick()
         self.scheduler.check_integrity()
         assert self.scheduler.cache.num_used == 0
-        assert not self.scheduler._coming
+        assert not self.scheduler.reuse.coming
         assert not self.scheduler.requests
 
     def receive(self, outputs):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from anychip.cache.blocks import BlockPool
 from anychip.cache.prefix import BlockHash
@@ -70,10 +71,7 @@ class CacheManager:
         """How many blocks from the start of `chain` every group has cached."""
         if not self.prefix_caching:
             return 0
-        for count, block_hash in enumerate(chain):
-            if any(group.pool.index.find(block_hash) is None for group in self.groups):
-                return count
-        return len(chain)
+        return min((group.pool.index.match(chain) for group in self.groups), default=0)
 
     def free_after_reuse(self, chain: Sequence[BlockHash]) -> int:
         """What `num_free` would be once these cached blocks were held again."""
@@ -92,26 +90,28 @@ class CacheManager:
             group.append(row, cached)
         self.grow(row, tokens)
 
-    def lacking(self, rows: Int32, tokens: Int32) -> Int32:
+    def lacking(self, rows: Int32, tokens: Int32) -> npt.NDArray[np.intp]:
         """[n] indices into `rows` of those whose tables do not yet cover `tokens` [R]."""
-        blocks = (tokens + (self.block_size - 1)) // self.block_size
-        lacks = np.zeros(len(rows), bool)
-        for group in self.groups:
-            lacks |= blocks > group.counts[rows]
-        return np.flatnonzero(lacks).astype(np.int32)
+        if not self.groups:
+            return np.zeros(0, np.intp)
+        return np.flatnonzero(self.groups[0].counts[rows] * self.block_size < tokens)
 
     def missing(self, row: int, tokens: int) -> int:
-        """New blocks that `row` needs, in the group that needs most, to cover `tokens`."""
-        wanted = self.blocks_for(tokens)
-        return max((wanted - int(group.counts[row]) for group in self.groups), default=0)
+        """New blocks that `row` needs in every group to cover `tokens`."""
+        return self.blocks_for(tokens) - int(self.groups[0].counts[row]) if self.groups else 0
 
     def grow(self, row: int, tokens: int) -> None:
         """Give `row` new blocks up to `tokens`. The caller has checked there are enough."""
-        wanted = self.blocks_for(tokens)
-        for group in self.groups:
-            count = wanted - int(group.counts[row])
-            if count > 0:
+        count = self.missing(row, tokens)
+        if count > 0:
+            for group in self.groups:
                 group.append(row, group.pool.take(count))
+
+    def extend(self, rows: Int32) -> None:
+        """Give each of `rows` one new block. The caller has checked there are enough."""
+        for group in self.groups:
+            group.table[rows, group.counts[rows]] = group.pool.take(len(rows))
+            group.counts[rows] += 1
 
     def publish(self, row: int, first: int, hashes: Sequence[BlockHash]) -> None:
         """Offer the row's computed blocks from index `first` on for reuse."""

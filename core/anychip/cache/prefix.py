@@ -6,6 +6,7 @@ beginnings. Hashes are 128 bits of BLAKE2b: nobody can craft two prompts that sh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import blake2b
 
 from anychip.engine.batch import NULL_BLOCK, Int32
@@ -43,6 +44,13 @@ class PrefixIndex:
     def find(self, block_hash: BlockHash) -> int | None:
         """The block with this hash, or None."""
         return self._block_of.get(block_hash)
+
+    def match(self, chain: Sequence[BlockHash]) -> int:
+        """How many hashes from the start of `chain` are here."""
+        for count, block_hash in enumerate(chain):
+            if block_hash not in self._block_of:
+                return count
+        return len(chain)
 
     def publish(self, block: int, block_hash: BlockHash) -> None:
         """Offer a computed block for reuse; the first block with a hash keeps it."""

@@ -29,17 +29,20 @@ def assemble(
     state: Rows, rows: Int32, counts: Int32, tables: tuple[Int32, ...], block_size: int, step: int
 ) -> tuple[Batch, StepRecord]:
     """The batch in which row rows[i] computes its next counts[i] tokens, single tokens first; advances the counters."""
-    order = np.argsort(counts > 1, kind="stable")
-    rows, counts = rows[order], counts[order]
+    several = counts > 1
+    num_single = len(rows) - int(np.count_nonzero(several))
+    if num_single < len(rows):
+        order = np.argsort(several, kind="stable")
+        rows, counts = rows[order], counts[order]
     starts = state.num_computed[rows]
     ends = starts + counts
     query_start = np.zeros(len(rows) + 1, np.int32)
     np.cumsum(counts, out=query_start[1:])
     token_rows, positions = _token_positions(rows, counts, starts, query_start)
-    samples = ends == state.num_tokens[rows]
-    logits_at = query_start[1:][samples] - 1
+    sampled, sampled_at, logits_at = _sampling(state, rows, ends, query_start[1:] - 1)
     targets = np.full(len(logits_at), SAMPLE, np.int32)
-    logits_at, targets = _add_scored(state, rows, starts, ends, query_start, logits_at, targets)
+    if state.scoring:
+        logits_at, targets = _add_scored(state, rows, starts, ends, query_start, logits_at, targets)
     width = (int(ends.max()) + block_size - 1) // block_size
     batch = Batch(
         step=step,
@@ -51,11 +54,19 @@ def assemble(
         rows=rows,
         logits_at=logits_at,
         targets=targets,
-        num_single=int(np.count_nonzero(counts == 1)),
+        num_single=num_single,
     )
-    record = StepRecord(step, rows, ends, rows[samples], ends[samples])
+    record = StepRecord(step, rows, ends, sampled, sampled_at)
     _advance(state, record)
     return batch, record
+
+
+def _sampling(state: Rows, rows: Int32, ends: Int32, last: Int32) -> tuple[Int32, Int32, Int32]:
+    """Rows that reach their newest token and sample the next one, its position, and its place among the T tokens."""
+    samples = ends == state.num_tokens[rows]
+    if samples.all():
+        return rows, ends, last
+    return rows[samples], ends[samples], last[samples]
 
 
 def _advance(state: Rows, record: StepRecord) -> None:
@@ -75,9 +86,9 @@ def _token_positions(rows: Int32, counts: Int32, starts: Int32, query_start: Int
 
 def _lines(table: Int32, rows: Int32, width: int) -> Int32:
     """[R, width] the rows' lines: a view where the rows are the first ones in order, as they mostly are."""
-    if len(rows) and rows[0] == 0 and rows[-1] == len(rows) - 1 and np.array_equal(rows, np.arange(len(rows))):
+    if rows[0] == 0 and rows[-1] == len(rows) - 1 and (rows[1:] > rows[:-1]).all():
         return table[: len(rows), :width]
-    return table[:, :width][rows]
+    return table[:, :width].take(rows, axis=0)
 
 
 def _add_scored(
@@ -92,9 +103,11 @@ def _add_scored(
     """Add the positions whose next prompt token is to be scored, keeping `logits_at` ascending."""
     places, scored = [logits_at], [targets]
     firsts, lasts = np.maximum(state.scored[rows], starts), np.minimum(state.prompt_length[rows] - 1, ends)
-    for index in np.flatnonzero(firsts < lasts).tolist():
+    for index in np.flatnonzero((firsts < lasts) & np.isin(rows, list(state.scoring))).tolist():
         row, first, last = int(rows[index]), int(firsts[index]), int(lasts[index])
         state.scored[row] = last
+        if last == state.prompt_length[row] - 1:
+            state.scoring.discard(row)
         base = int(query_start[index] - starts[index])
         places.append(np.arange(base + first, base + last, dtype=np.int32))
         scored.append(state.tokens[row, first + 1 : last + 1])

@@ -26,9 +26,7 @@ class Outcome:
 
 def read_result(state: Rows, record: StepRecord, result: StepResult) -> Outcome:
     """Write sampled tokens into their rows and find out which sequences ended; those of finished rows are dropped."""
-    _count_committed(state, record, result)
-    rows, positions, keep = _kept(state, record, result)
-    tokens = result.token_ids[keep]
+    rows, positions, tokens, keep = _kept(state, record, result)
     state.tokens[rows, positions] = tokens
     finished = [*_errors(state, result), *_ended(state, rows, positions, tokens), *_scored(state, record)]
     logprobs = [*_sampled_logprobs(state, rows, positions, result.logprobs, keep), *_prompt_logprobs(state, result)]
@@ -41,32 +39,35 @@ def read_result(state: Rows, record: StepRecord, result: StepResult) -> Outcome:
     )
 
 
-def _count_committed(state: Rows, record: StepRecord, result: StepResult) -> None:
-    """Leave out rows that failed or had finished: their caches are wrong, or their tokens were dropped."""
+def computed(state: Rows, record: StepRecord, result: StepResult) -> tuple[Int32, Int32]:
+    """Rows whose caches are good, with the tokens in each; not those that failed or whose tokens are dropped."""
+    if not (result.errors or state.num_left):
+        return record.rows, record.ends
     good = state.leaving[record.rows] != Leaving.FINISHED
-    if result.errors:
-        good &= ~np.isin(record.rows, list(result.errors))
-    rows, ends = record.rows[good], record.ends[good]
-    state.committed[rows] = np.maximum(state.committed[rows], ends)
+    good &= ~np.isin(record.rows, list(result.errors))
+    return record.rows[good], record.ends[good]
 
 
-def _kept(state: Rows, record: StepRecord, result: StepResult) -> tuple[Int32, Int32, np.ndarray]:
-    """Rows and positions whose samples count, and where they are in the result."""
+def _kept(state: Rows, record: StepRecord, result: StepResult) -> tuple[Int32, Int32, Int32, Int32 | None]:
+    """Rows, positions and tokens that count, and where they are in the result; None where all do."""
     rows = result.rows
     assert len(result.token_ids) == len(rows), "one token a row and step, until there is speculation"
     if len(rows) == len(record.sampled):
         positions = record.positions
     else:
         positions = record.positions[np.isin(record.sampled, rows)]
-    keep = state.leaving[rows] != Leaving.FINISHED
-    if keep.all():
-        return rows, positions, keep
-    return rows[keep], positions[keep], keep
+    if not state.num_left:
+        return rows, positions, result.token_ids, None
+    keep = np.flatnonzero(state.leaving[rows] != Leaving.FINISHED).astype(np.int32)
+    return rows[keep], positions[keep], result.token_ids[keep], keep
 
 
 def _ended(state: Rows, rows: Int32, positions: Int32, tokens: Int32) -> list[Finished]:
-    stopped = (state.stop_ids[rows] == tokens[:, None]).any(axis=1)
-    full = positions + 1 >= state.limit[rows]
+    hits = state.stop_ids[rows] == tokens[:, None]
+    full = state.limit[rows] <= positions + 1
+    if not (hits.any() or full.any()):
+        return []
+    stopped = hits.any(axis=1)
     finished = []
     for index in np.flatnonzero(stopped | full).tolist():
         request, token = state.request(int(rows[index])), int(tokens[index])
@@ -79,6 +80,8 @@ def _ended(state: Rows, rows: Int32, positions: Int32, tokens: Int32) -> list[Fi
 
 def _scored(state: Rows, record: StepRecord) -> list[Finished]:
     """Sequences that only score their prompt end when all of it is computed."""
+    if not state.silent:
+        return []
     rows = record.rows
     only = (state.limit[rows] == state.prompt_length[rows]) & (record.ends >= state.limit[rows] - 1)
     only &= state.leaving[rows] != Leaving.FINISHED
@@ -94,12 +97,12 @@ def _errors(state: Rows, result: StepResult) -> list[Finished]:
 
 
 def _sampled_logprobs(
-    state: Rows, rows: Int32, positions: Int32, logprobs: Logprobs | None, keep: np.ndarray
+    state: Rows, rows: Int32, positions: Int32, logprobs: Logprobs | None, keep: Int32 | None
 ) -> list[LogprobRows]:
     if logprobs is None:
         return []
     found = []
-    for index, where in enumerate(np.flatnonzero(keep).tolist()):
+    for index, where in enumerate(range(len(rows)) if keep is None else keep.tolist()):
         request = state.request(int(rows[index]))
         if request.sampling.logprobs is not None:
             first, width = int(positions[index]), request.sampling.logprobs + 1

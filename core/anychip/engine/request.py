@@ -94,25 +94,30 @@ class Rows:
     """State of the running requests as arrays over stable rows; a steady step touches no Python object of a request.
 
     A row owns `num_tokens` tokens, the newest perhaps still on the device, of which `num_computed` are in the cache or
-    will be once the steps under way are done. `committed` counts those whose step is done.
+    will be once the steps under way are done.
     """
 
     def __init__(self, rows: int, max_model_len: int) -> None:
         self.tokens: Int32 = np.zeros((rows, max_model_len + 1), np.int32)
         self.num_tokens: Int32 = np.zeros(rows, np.int32)
         self.num_computed: Int32 = np.zeros(rows, np.int32)
-        self.committed: Int32 = np.zeros(rows, np.int32)
         self.prompt_length: Int32 = np.zeros(rows, np.int32)
         self.limit: Int32 = np.zeros(rows, np.int32)
         self.published: Int32 = np.zeros(rows, np.int32)
         self.last_step = np.zeros(rows, np.int64)
         self.leaving = np.zeros(rows, np.int8)
         self.scored: Int32 = np.zeros(rows, np.int32)
-        """Tokens from the start whose next one was scored; the whole prompt where nobody asked."""
+        """Tokens from the start whose next one was scored."""
         self.handles = np.zeros(rows, np.int64)
         self.stop_ids: Int32 = np.full((rows, 1), -1, np.int32)
         self.requests: list[Request | None] = [None] * rows
         self.free = list(range(rows))
+        self.num_left = 0
+        """Rows that left and whose blocks come back once a step under way is done."""
+        self.scoring: set[int] = set()
+        """Rows that still have prompt tokens to score."""
+        self.silent: set[int] = set()
+        """Rows that sample nothing."""
 
     def request(self, row: int) -> Request:
         """The request in a row in use."""
@@ -128,13 +133,16 @@ class Rows:
         length = len(request.tokens)
         self.tokens[row, :length] = request.tokens
         self.num_tokens[row] = length
-        self.num_computed[row] = self.committed[row] = cached
+        self.num_computed[row] = cached
         self.prompt_length[row] = request.prompt_length
         self.limit[row] = request.limit
         self.leaving[row] = Leaving.NO
         self.handles[row] = request.handle
-        scores = request.sampling.prompt_logprobs is not None
-        self.scored[row] = request.scored if scores else request.prompt_length
+        self.scored[row] = request.scored
+        if request.sampling.prompt_logprobs is not None and request.scored < request.prompt_length - 1:
+            self.scoring.add(row)
+        if request.limit == request.prompt_length:
+            self.silent.add(row)
         self._set_stop_ids(row, request.stop_ids)
         return row
 
@@ -145,6 +153,8 @@ class Rows:
         request.scored = int(self.scored[row])
         request.row = -1
         self.requests[row] = None
+        self.scoring.discard(row)
+        self.silent.discard(row)
         heapq.heappush(self.free, row)
         return request
 

@@ -11,14 +11,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from anychip.cache.manager import CacheManager
-from anychip.cache.prefix import BlockHash, extend_chain
+from anychip.cache.prefix import BlockHash
 from anychip.engine.assemble import StepRecord, assemble
 from anychip.engine.batch import AdmittedRow, Batch, Int32, StepResult
-from anychip.engine.commit import Outcome, read_result
+from anychip.engine.commit import Outcome, computed, read_result
 from anychip.engine.messages import Finished, FinishReason, Scheduled, Stats, StepOutputs, Submit
 from anychip.engine.request import Leaving, Request, Rows
+from anychip.engine.reuse import PrefixReuse
 from anychip.engine.waiting import WaitingQueue
 from anychip.plugin.contract import KVPlan
 
@@ -34,25 +36,22 @@ class Policy:
 class Scheduler:
     """Decides what each step computes, and learns what it brought."""
 
-    def __init__(self, plan: KVPlan, policy: Policy = Policy()) -> None:  # noqa: B008 (frozen)
+    def __init__(self, plan: KVPlan, policy: Policy = Policy()) -> None:
         self.plan = plan
         self.policy = policy
         self.cache = CacheManager(plan, policy.prefix_caching)
         self.rows = Rows(plan.max_num_seqs, plan.max_model_len)
+        self.reuse = PrefixReuse(self.cache, self.rows)
         self.waiting = WaitingQueue()
         self.requests: dict[int, Request] = {}
         self._active: Int32 = np.zeros(0, np.int32)
         """Rows that run, in the order of their requests' keys."""
-        self._coming: dict[BlockHash, int] = {}
-        """Hashes of blocks that a running row is about to compute, with that row."""
         self._retired: list[int] = []
         self._arrivals = 0
         self._step = 0
         self._committed_step = 0
-        self._freeing = 0
-        """Rows that left and whose blocks come back once a step under way is done."""
         self._preempting = 0
-        """Those of them that will wait again."""
+        """Rows that left and will wait again once a step under way is done."""
         self._scheduled: list[Scheduled] = []
         self._finished: list[Finished] = []
         self._queries = self._hits = self._preemptions = self._last_tokens = 0
@@ -80,7 +79,7 @@ class Scheduler:
     def add(self, message: Submit) -> None:
         """Queue a sequence. The client has checked that it fits `max_model_len`."""
         request = Request.of(message, self._arrivals, self.policy.by_priority)
-        assert 0 < len(request.tokens) and request.limit <= self.plan.max_model_len, "the client let a bad length pass"
+        assert len(request.tokens) > 0 and request.limit <= self.plan.max_model_len, "the client let a bad length pass"
         self._arrivals += 1
         self.requests[request.handle] = request
         self.waiting.push(request)
@@ -114,18 +113,22 @@ class Scheduler:
         tables = tuple(group.table for group in self.cache.groups)
         batch, record = assemble(self.rows, rows, counts, tables, self.plan.block_size, self._step)
         self._last_tokens = batch.num_tokens
-        retired, self._retired = tuple(self._retired), []
-        return _with_changes(batch, tuple(admitted), retired), record
+        if admitted or self._retired:
+            batch = replace(batch, admitted=tuple(admitted), retired=tuple(self._retired))
+            self._retired = []
+        return batch, record
 
     def commit(self, record: StepRecord, result: StepResult) -> StepOutputs:
         """Take in what a step brought; steps are committed in order."""
         self._committed_step = record.step
+        rows, ends = computed(self.rows, record, result)
         outcome = read_result(self.rows, record, result)
-        self._publish(record)
+        self.reuse.publish(rows, ends)
         for finished in outcome.finished:
             if finished.handle in self.requests:
                 self._end(self.requests[finished.handle], finished)
-        self._release_left(record)
+        if self.rows.num_left:
+            self._release_left(record)
         return self._outputs(outcome)
 
     def report(self) -> StepOutputs | None:
@@ -136,40 +139,40 @@ class Scheduler:
 
     def check_integrity(self) -> None:
         """Recount rows and blocks; call it when no step is under way."""
-        assert self._freeing == 0, "a row that left was never released"
+        assert self.rows.num_left == 0, "a row that left was never released"
         in_use = {row for row, request in enumerate(self.rows.requests) if request is not None}
         assert in_use == set(self._active.tolist()), "rows in use are not the active rows"
         assert in_use.isdisjoint(self.rows.free), "a row is free and in use"
         assert len(in_use) + len(self.rows.free) == self.plan.max_num_seqs, "a row is lost"
         held = {row for group in self.cache.groups for row in np.flatnonzero(group.counts).tolist()}
         assert held <= in_use, "an empty row holds blocks"
-        assert set(self._coming.values()) <= in_use, "an empty row has blocks coming"
+        assert set(self.reuse.coming.values()) <= in_use, "an empty row has blocks coming"
         self.cache.check_integrity()
 
     def _continue_running(self) -> tuple[Int32, Int32, int]:
         """Rows already running and how many tokens each computes; what is left of the budget."""
         state, active = self.rows, self._active
         gap = np.minimum(state.num_tokens[active], state.limit[active] - 1) - state.num_computed[active]
-        order = np.argsort(gap > 1, kind="stable")  # long prompts take what single tokens leave of the budget
-        rows, gap = active[order], gap[order]
-        before = np.cumsum(gap) - gap
-        counts = np.minimum(gap, np.maximum(self.plan.max_num_batched_tokens - before, 0)).astype(np.int32)
-        rows, counts = rows[counts > 0], counts[counts > 0]
+        rows, counts = _share(active, gap, self.plan.max_num_batched_tokens)
         lacking = self.cache.lacking(rows, state.num_computed[rows] + counts)
         if len(lacking):
             runs = self._make_room(rows, counts, lacking)
             rows, counts = rows[runs], counts[runs]
         return rows, counts, self.plan.max_num_batched_tokens - int(counts.sum())
 
-    def _make_room(self, rows: Int32, counts: Int32, lacking: Int32) -> np.ndarray:
+    def _make_room(self, rows: Int32, counts: Int32, lacking: npt.NDArray[np.intp]) -> np.ndarray:
         """Give the lacking rows their blocks, preempting the last ones if need be; a mask of `rows` that can run."""
         runs = np.ones(len(rows), bool)
+        if len(lacking) <= self.cache.num_free and (counts[lacking] == 1).all():
+            self.cache.extend(rows[lacking])
+            return runs
         index_of = {int(row): index for index, row in enumerate(rows)}
         for index in lacking.tolist():
             row = int(rows[index])
             tokens = int(self.rows.num_computed[row] + counts[index])
-            while runs[index] and self.cache.num_free < self.cache.missing(row, tokens):
-                if self._freeing:
+            missing = self.cache.missing(row, tokens)
+            while runs[index] and self.cache.num_free < missing:
+                if self.rows.num_left:
                     runs[index] = False  # blocks come back when a step under way is done
                     break
                 victim = int(self._active[-1])
@@ -195,8 +198,8 @@ class Scheduler:
             if request.limit < 2:
                 self._end(request, Finished(request.handle, "length"))  # one token to score, none to sample
                 continue
-            reused = self._reusable(request)
-            if self._is_coming(request, len(reused)):
+            reused = self.reuse.reusable(request)
+            if self.reuse.is_coming(request, len(reused)):
                 deferred.append(request)
                 continue
             if not self._fits(request, reused):
@@ -214,18 +217,6 @@ class Scheduler:
             self._sort_active(rows)
         return admitted, rows, counts
 
-    def _reusable(self, request: Request) -> list[BlockHash]:
-        if not self.policy.prefix_caching:
-            return []
-        extend_chain(request.chain, request.tokens, self.plan.block_size, request.root)
-        chain = request.chain[: request.cacheable // self.plan.block_size]
-        return chain[: self.cache.lookup(chain)]
-
-    def _is_coming(self, request: Request, cached: int) -> bool:
-        """Whether a running row is about to compute at least two blocks that this request could reuse."""
-        upcoming = request.chain[: request.cacheable // self.plan.block_size][cached : cached + 2]
-        return len(upcoming) == 2 and all(block_hash in self._coming for block_hash in upcoming)
-
     def _fits(self, request: Request, reused: list[BlockHash]) -> bool:
         """Whether there are blocks for all its tokens; beside running rows, a hundredth stays free for them to grow."""
         needed = self.cache.blocks_for(len(request.tokens)) - len(reused)
@@ -236,9 +227,7 @@ class Scheduler:
         cached = len(reused) * self.plan.block_size
         row = self.rows.occupy(request, cached)
         self.cache.admit(row, reused, len(request.tokens))
-        self.rows.published[row] = len(reused)
-        for block_hash in request.chain[len(reused) :]:
-            self._coming.setdefault(block_hash, row)
+        self.reuse.announce(request, len(reused))
         if not request.started:
             request.started = True
             self._scheduled.append(Scheduled(request.handle, cached, time.monotonic() - request.arrived))
@@ -250,27 +239,6 @@ class Scheduler:
         rows = [*self._active.tolist(), *new_rows]
         rows.sort(key=lambda row: self.rows.request(row).key)
         self._active = np.array(rows, np.int32)
-
-    def _publish(self, record: StepRecord) -> None:
-        """Offer the blocks that this step filled; their tokens are known by now."""
-        if not self.policy.prefix_caching:
-            return
-        size = self.plan.block_size
-        full = self.rows.committed[record.rows] // size
-        grown = np.flatnonzero(full > self.rows.published[record.rows])
-        for row, count in zip(record.rows[grown].tolist(), full[grown].tolist(), strict=True):
-            first = int(self.rows.published[row])
-            request = self.rows.request(row)
-            extend_chain(request.chain, self.rows.tokens[row, : count * size], size, request.root)
-            hashes = request.chain[first:count]
-            self.cache.publish(row, first, hashes)
-            self.rows.published[row] = count
-            self._forget_coming(hashes, row)
-
-    def _forget_coming(self, hashes: Iterable[BlockHash], row: int) -> None:
-        for block_hash in hashes:
-            if self._coming.get(block_hash) == row:
-                del self._coming[block_hash]
 
     def _end(self, request: Request, finished: Finished) -> None:
         self._finished.append(finished)
@@ -285,8 +253,8 @@ class Scheduler:
         self._preempting += (leaving == Leaving.PREEMPTED) - int(before == Leaving.PREEMPTED)
         if before == Leaving.NO:
             self._active = self._active[self._active != row]
-            self._forget_coming(self.rows.request(row).chain[int(self.rows.published[row]) :], row)
-            self._freeing += 1
+            self.reuse.withdraw(row)
+            self.rows.num_left += 1
         if self.rows.last_step[row] <= self._committed_step:
             self._release(row)
 
@@ -301,7 +269,7 @@ class Scheduler:
         self.cache.release(row)
         request = self.rows.vacate(row)
         self._retired.append(row)
-        self._freeing -= 1
+        self.rows.num_left -= 1
         self._preempting -= preempted
         if preempted:
             self.waiting.push(request)
@@ -320,5 +288,12 @@ class Scheduler:
         )
 
 
-def _with_changes(batch: Batch, admitted: tuple[AdmittedRow, ...], retired: tuple[int, ...]) -> Batch:
-    return replace(batch, admitted=admitted, retired=retired) if admitted or retired else batch
+def _share(rows: Int32, gap: Int32, budget: int) -> tuple[Int32, Int32]:
+    """Rows that run and how many tokens each computes; long prompts take what single tokens leave of the budget."""
+    if len(rows) <= budget and (gap == 1).all():
+        return rows, gap
+    order = np.argsort(gap > 1, kind="stable")
+    rows, gap = rows[order], gap[order]
+    before = np.cumsum(gap) - gap
+    counts = np.minimum(gap, np.maximum(budget - before, 0)).astype(np.int32)
+    return rows[counts > 0], counts[counts > 0]

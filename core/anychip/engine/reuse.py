@@ -1,0 +1,66 @@
+"""Reuse of cached prefixes: what a request can take from the cache, and what will be there soon."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from anychip.cache.manager import CacheManager
+from anychip.cache.prefix import BlockHash, extend_chain
+from anychip.engine.batch import Int32
+from anychip.engine.request import Request, Rows
+
+
+class PrefixReuse:
+    """Compares the hashes of a request's blocks with those that are cached or coming."""
+
+    def __init__(self, cache: CacheManager, rows: Rows) -> None:
+        self.cache = cache
+        self.rows = rows
+        self.coming: dict[BlockHash, int] = {}
+        """Hash of a block to the row that will compute it."""
+
+    def reusable(self, request: Request) -> list[BlockHash]:
+        """Cached blocks from its beginning that `request` need not compute."""
+        if not self.cache.prefix_caching:
+            return []
+        extend_chain(request.chain, request.tokens, self.cache.block_size, request.root)
+        chain = request.chain[: request.cacheable // self.cache.block_size]
+        return chain[: self.cache.lookup(chain)]
+
+    def is_coming(self, request: Request, cached: int) -> bool:
+        """Whether a running row is about to compute at least the two blocks after the `cached` ones of `request`."""
+        upcoming = request.chain[: request.cacheable // self.cache.block_size][cached : cached + 2]
+        return len(upcoming) == 2 and all(block_hash in self.coming for block_hash in upcoming)
+
+    def announce(self, request: Request, cached: int) -> None:
+        """The row of `request` is going to compute its blocks after the `cached` ones."""
+        self.rows.published[request.row] = cached
+        for block_hash in request.chain[cached:]:
+            self.coming.setdefault(block_hash, request.row)
+
+    def withdraw(self, row: int) -> None:
+        """`row` computes no further."""
+        self._forget(self.rows.request(row).chain[int(self.rows.published[row]) :], row)
+
+    def publish(self, rows: Int32, ends: Int32) -> None:
+        """Offer the blocks that a step filled, up to token ends[i] of rows[i]; all these tokens are known by now."""
+        if not self.cache.prefix_caching:
+            return
+        size = self.cache.block_size
+        full = ends // size
+        grown = np.flatnonzero(full > self.rows.published[rows])
+        for row, count in zip(rows[grown].tolist(), full[grown].tolist(), strict=True):
+            first = int(self.rows.published[row])
+            request = self.rows.request(row)
+            extend_chain(request.chain, self.rows.tokens[row, : count * size], size, request.root)
+            hashes = request.chain[first:count]
+            self.cache.publish(row, first, hashes)
+            self.rows.published[row] = count
+            self._forget(hashes, row)
+
+    def _forget(self, hashes: Iterable[BlockHash], row: int) -> None:
+        for block_hash in hashes:
+            if self.coming.get(block_hash) == row:
+                del self.coming[block_hash]
