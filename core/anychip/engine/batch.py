@@ -47,9 +47,7 @@ class RowSampling:
     @property
     def needs_history(self) -> bool:
         """Whether the tokens so far change what may be sampled next."""
-        return bool(
-            self.presence_penalty or self.frequency_penalty or self.repetition_penalty != 1.0 or self.bad_words
-        )
+        return bool(self.presence_penalty or self.frequency_penalty or self.repetition_penalty != 1.0 or self.bad_words)
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,9 @@ class Collected:
         self.waited = 0.0
         """Seconds until its first sequence was scheduled."""
         wants_prompt = prepared.params.prompt_logprobs is not None
-        self.prompt_logprobs: list[TokenLogprobs | None] | None = [None] * len(prepared.token_ids) if wants_prompt else None
+        self.prompt_logprobs: list[TokenLogprobs | None] | None = (
+            [None] * len(prepared.token_ids) if wants_prompt else None
+        )
         self.deltas: list[Delta] = []
 
     def add(self, delta: Delta) -> None:

@@ -91,7 +91,9 @@ class InputProcessor:
             value: str | Sequence[int] = next(iter(prompt.values()))
             return value
         raise RequestError(
-            f"A prompt given as a dict has the keys {sorted(prompt)}.", "prompt", "Give one of prompt, prompt_token_ids."
+            f"A prompt given as a dict has the keys {sorted(prompt)}.",
+            "prompt",
+            "Give one of prompt, prompt_token_ids.",
         )
 
     def _check_ids(self, ids: Sequence[int], field: str) -> None:

@@ -28,14 +28,18 @@ def resolve_config(config: EngineConfig, capabilities: Capabilities) -> EngineCo
         "max_num_batched_tokens": config.max_num_batched_tokens or capabilities.batched_tokens,
         "memory_utilization": config.memory_utilization or capabilities.memory_utilization,
     }
-    return config.replace("platform", **{name: value for name, value in chosen.items() if getattr(config, name) != value})
+    return config.replace(
+        "platform", **{name: value for name, value in chosen.items() if getattr(config, name) != value}
+    )
 
 
 def check_attention(info: ModelInfo, capabilities: Capabilities) -> None:
     """Raise `UserError` if a layer needs a kind of attention that the platform lacks."""
     missing = sorted({spec.kind for spec in info.kv_specs} - {*capabilities.attention_kinds, "none"})
     if missing:
-        raise UserError(f"This platform has no {missing[0]} attention, which the model needs.", "Choose another --device.")
+        raise UserError(
+            f"This platform has no {missing[0]} attention, which the model needs.", "Choose another --device."
+        )
 
 
 def plan_cache(info: ModelInfo, memory: Memory, config: EngineConfig) -> KVPlan:
@@ -90,9 +94,14 @@ def _shorten(longest: int, fitting: int, block_bytes: int, budget: int, config: 
         f"{budget / MEBIBYTE:.0f} MiB are left, which hold {max(fitting, 0)} tokens."
     )
     if fitting < config.block_size:
-        raise UserError(what, "Free memory, raise --kv-cache-memory-bytes or --memory-utilization, or lower --max-num-batched-tokens.")
+        raise UserError(
+            what,
+            "Free memory, raise --kv-cache-memory-bytes or --memory-utilization, or lower --max-num-batched-tokens.",
+        )
     if config.max_model_len:
-        raise UserError(what, f"Use --max-model-len {fitting}, or raise --kv-cache-memory-bytes or --memory-utilization.")
+        raise UserError(
+            what, f"Use --max-model-len {fitting}, or raise --kv-cache-memory-bytes or --memory-utilization."
+        )
     return fitting
 
 
