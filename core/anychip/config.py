@@ -70,6 +70,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Base of the random numbers of requests without a seed of their own."""
     threads: Positive | None = None
     """Host threads for compute; None takes the processors this process may use."""
+    native_kernels: str = "auto"
+    """Which build of a platform's own compiled kernels to use, by its name there; `none` leaves them out."""
     cache_dir: str = "~/.cache/anychip"
     """Where the demo model and compiled kernels are kept."""
     hf_token: str | None = None
@@ -123,6 +125,14 @@ def _check_known(options: Mapping[str, Any]) -> None:
     unknown = sorted(set(options) - set(FIELDS))
     if unknown:
         raise UserError(f"Unknown option {unknown[0]!r}.", f"Known options: {', '.join(sorted(FIELDS))}.")
+
+
+def engine_environment() -> dict[str, str]:
+    """The environment of an engine process: ours, with threads that wait by sleeping rather than spinning.
+
+    Spinning threads of a few engines, or of an engine and its server, keep each other from the processors.
+    """
+    return {"GOMP_SPINCOUNT": "10000", **os.environ}
 
 
 def _from_environment(environment: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:

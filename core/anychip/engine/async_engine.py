@@ -10,7 +10,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable
 from typing import Any, cast
 
-from anychip.config import EngineConfig
+from anychip.config import EngineConfig, engine_environment
 from anychip.engine.channel import LENGTH, FrameBuffer
 from anychip.engine.collect import Collected, Collector
 from anychip.engine.input import InputProcessor, Prompt, default_sampling
@@ -294,7 +294,7 @@ class _Receiver(asyncio.Protocol):
 def _spawn() -> tuple[subprocess.Popen[bytes], socket.socket]:
     ours, theirs = socket.socketpair()
     command = [sys.executable, "-m", "anychip.engine.process", str(theirs.fileno())]
-    process = subprocess.Popen(command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL)
+    process = subprocess.Popen(command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, env=engine_environment())
     theirs.close()
     ours.setblocking(False)
     return process, ours
