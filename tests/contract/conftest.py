@@ -3,8 +3,16 @@
 import sys
 
 import pytest
-
 from tests.contract.distributions import forget, install
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread():
+    """Tensors here are tiny: more threads would only wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture

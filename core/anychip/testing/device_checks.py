@@ -58,13 +58,15 @@ def _copies(subject: Subject) -> str:
 
     platform = _wide(subject)
     for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.int32, torch.int64, torch.uint8, torch.bool):
-        sent = (torch.arange(1009) % 251).to(dtype)
+        values = torch.arange(1009) * 7919
+        sent = values.sin().to(dtype) if dtype.is_floating_point else (values % 2**31).to(dtype)
         expected = sent.clone()
         there = sent.to(platform.device, copy=True)
         platform.synchronize()
         sent.zero_()
-        fetched = torch.from_numpy(platform.fetch(there.float()).result())
-        require(torch.equal(fetched, expected.float()), f"{dtype} values changed on their way to the device and back")
+        readable = there.float() if dtype == torch.bfloat16 else there
+        fetched = torch.from_numpy(platform.fetch(readable).result()).to(dtype)
+        require(torch.equal(fetched, expected), f"{dtype} values changed on their way to the device and back")
     strided = torch.arange(60, dtype=torch.float32).view(6, 10)[::2, 1:7]
     back = torch.from_numpy(platform.fetch(strided.to(platform.device)).result())
     require(torch.equal(back, strided), "a strided tensor changed on its way to the device and back")

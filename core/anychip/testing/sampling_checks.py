@@ -19,6 +19,8 @@ LENGTH = 24
 PROMPTS = 4
 GREEDY = {"temperature": 0.0}
 HOT = {"temperature": 1.5, "seed": 1}
+HEATS = (0.2, 0.6, 1.1, 2.0)
+SEEDS = 48
 
 
 class RefusedError(Exception):
@@ -47,6 +49,13 @@ class Asker:
         """The tokens of each prompt's first choice."""
         return [output.outputs[0].token_ids for output in self.ask(**fields)]
 
+    def spread(self, **fields: Any) -> int:
+        """How many different tokens SEEDS seeds give after one prompt."""
+        params = [SamplingParams(max_tokens=1, ignore_eos=True, seed=seed, **fields) for seed in range(SEEDS)]
+        prompts = [{"prompt_token_ids": random_tokens(60, 12)}] * SEEDS
+        outputs = self.subject.llm.generate(prompts, params, use_tqdm=False)
+        return len({output.outputs[0].token_ids[0] for output in outputs})
+
     def first(self, **fields: Any) -> CompletionOutput:
         """The first prompt's first choice."""
         return self.ask(**fields)[0].outputs[0]
@@ -56,11 +65,9 @@ def _temperature(ask: Asker) -> None:
     greedy = ask.tokens(**GREEDY)
     require(greedy == ask.tokens(**GREEDY), "temperature 0 gave two different results")
     require(ask.tokens(temperature=1e-4, seed=1) == greedy, "temperature 0.0001 differs from temperature 0")
-    spread = [
-        len({tuple(ask.first(temperature=heat, seed=seed, max_tokens=2).token_ids) for seed in range(8)})
-        for heat in (0.2, 2.0)
-    ]
-    require(spread[0] < spread[1], f"8 seeds gave {spread[0]} results at temperature 0.2 and {spread[1]} at 2.0")
+    spread = [ask.spread(temperature=heat) for heat in HEATS]
+    rising = all(low < high for low, high in pairwise(spread))
+    require(rising, f"{SEEDS} seeds gave {spread} different results at temperatures {HEATS}")
 
 
 def _is_greedy(name: str, value: float, ask: Asker) -> None:

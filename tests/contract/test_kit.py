@@ -1,0 +1,319 @@
+"""The kit itself: a platform with one thing wrong fails the check that looks at it."""
+
+import textwrap
+
+import pytest
+import torch
+
+from anychip.ops.registry import OPS
+from anychip.sampling_params import SamplingParams
+from anychip.testing.check import run_check
+from anychip.testing.checks import CHECKS
+from anychip.testing.sampling_checks import FIELDS
+from anychip.testing.subject import Subject
+
+HEAD = """
+from dataclasses import replace
+
+import torch
+
+from anychip.models.decoder import GatedMLP
+from anychip.ops import activation, attention, linear, norm, rope
+from anychip.ops.op import Kernel
+from anychip.plugin import Capabilities, Memory, PlatformSpec, Probe, hookimpl
+from anychip.reference.platform import ReferencePlatform
+from anychip.runner import TorchRunner
+from anychip.sample import choose
+
+
+class Broken(ReferencePlatform):
+"""
+TAIL = """
+
+@hookimpl
+def register_platforms(register):
+    register(PlatformSpec(name="broken", probe=lambda: Probe(-1), open=lambda devices: Broken()))
+"""
+KERNELS = """
+    def kernels(self, spec):
+        return {{{listed}}}
+
+{functions}
+"""
+DEAF = """
+    def runner(self, config):
+        return Deaf(self, config)
+
+
+class Deaf(TorchRunner):
+    def submit(self, batch):
+        rows = tuple(replace(row, sampling=without(row.sampling)) for row in batch.admitted)
+        return super().submit(replace(batch, admitted=rows))
+
+
+def without(sampling):
+    return replace(sampling, {change})
+"""
+FAMILY = (
+    '"new_cache": Kernel(attention.new_cache), "copy_blocks": Kernel(attention.copy_blocks), '
+    '"plan_attention": Kernel(attention.plan_attention), "kv_write": Kernel(attention.kv_write), '
+    '"paged_attention": Kernel(attention.paged_attention)'
+)
+
+
+def with_kernel(name, function, family=""):
+    """A platform whose kernel for one op is `function`, a `def kernel(...)` at module level."""
+    listed = f'"{name}": Kernel(kernel)'
+    listed = f"{family}, {listed}" if family else listed
+    return HEAD + KERNELS.format(listed=listed, functions=textwrap.dedent(function))
+
+
+def outcome(plugin, source, name, tail=TAIL):
+    """What a check says of a platform."""
+    plugin("dummy-broken", source + tail)
+    check = next(check for check in CHECKS if check.name == name)
+    with Subject("broken", steps=60) as subject:
+        return run_check(check, subject)
+
+
+OPS_GONE_WRONG = {
+    "rms_norm": (
+        """
+        def kernel(x, weight, eps):
+            return norm.rms_norm(x, weight, eps + 1e-2)
+        """,
+        "rms_norm float32",
+        "normalized error",
+    ),
+    "add_rms_norm": (
+        """
+        def kernel(x, residual, weight, eps):
+            residual += x
+            return norm.rms_norm(residual, weight, eps), residual
+        """,
+        "add_rms_norm",
+        "changed an argument",
+    ),
+    "silu_mul": (
+        """
+        def kernel(x):
+            return activation.silu_mul(x.nan_to_num())
+        """,
+        "silu_mul",
+        "does not show it",
+    ),
+    "linear": (
+        """
+        def kernel(x, weight, bias):
+            return linear.linear(x, weight, None)
+        """,
+        "bias",
+        "normalized error",
+    ),
+    "rope": (
+        """
+        def kernel(q, k, positions, cos_sin):
+            as_if_contiguous = q.as_strided(q.shape, torch.empty(q.shape).stride(), q.storage_offset())
+            return rope.rope(as_if_contiguous, k, positions, cos_sin)
+        """,
+        "strided",
+        "normalized error",
+    ),
+    "embedding": (
+        """
+        def kernel(token_ids, table):
+            return linear.embedding(token_ids, table).double()
+        """,
+        "embedding",
+        "came as torch.float64",
+    ),
+    "gelu_mul": (
+        """
+        def kernel(x, approximate):
+            raise RuntimeError("illegal address")
+        """,
+        "gelu_mul",
+        "raised RuntimeError: illegal address",
+    ),
+    "greedy": (
+        """
+        def kernel(logits):
+            values, ids = logits.float().flip(-1).max(-1)
+            return logits.shape[-1] - 1 - ids, values
+        """,
+        "ties",
+        "are not the right ones",
+    ),
+    "sample": (
+        """
+        def kernel(logits, temperature, top_k, top_p, min_p, numbers, candidates):
+            return choose.sample(logits, temperature, top_k * 0, top_p, min_p, numbers, candidates)
+        """,
+        "top_k",
+        "are not the right ones",
+    ),
+}
+"""By op: a kernel with a mistake, and words of the message about it."""
+
+
+@pytest.mark.parametrize("name", OPS_GONE_WRONG)
+def test_a_wrong_kernel_fails_its_op_and_the_message_names_it(plugin, name):
+    function, *words = OPS_GONE_WRONG[name]
+    result = outcome(plugin, with_kernel(name, function), name)
+    assert result.status == "failed"
+    for word in (name, "case", *words):
+        assert word in result.remark
+
+
+ATTENTION_GONE_WRONG = {
+    "ignores the block table": (
+        "paged_attention",
+        """
+        def kernel(q, cache, plan, scale, softcap=0.0, sinks=None):
+            table = plan.inputs.block_table
+            table = torch.arange(table.numel(), dtype=torch.int32).view_as(table) % len(cache.k)
+            plan = replace(plan, inputs=replace(plan.inputs, block_table=table))
+            return attention.paged_attention(q, cache, plan, scale, softcap, sinks)
+        """,
+        ("paged_attention", "shuffled block ids", "cached prefix = recomputed", "ragged = alone"),
+    ),
+    "ignores the sliding window": (
+        "paged_attention",
+        """
+        def kernel(q, cache, plan, scale, softcap=0.0, sinks=None):
+            return attention.paged_attention(q, cache, replace(plan, window=None), scale, softcap, sinks)
+        """,
+        ("paged_attention", "logits against the reference"),
+    ),
+    "reads what is no number": (
+        "paged_attention",
+        """
+        def kernel(q, cache, plan, scale, softcap=0.0, sinks=None):
+            unseen = 0 * cache.v.sum().to(q.dtype)
+            return attention.paged_attention(q, cache, plan, scale, softcap, sinks) + unseen
+        """,
+        ("new_cache",),
+    ),
+    "writes one entry too many": (
+        "kv_write",
+        """
+        def kernel(k, v, cache, plan):
+            attention.kv_write(k, v, cache, plan)
+            cache.k.flatten(0, 1)[plan.slots.min() - 1] = 0
+        """,
+        ("kv_write", "chunked = whole"),
+    ),
+    "copies nothing": (
+        "copy_blocks",
+        """
+        def kernel(cache, source, target):
+            pass
+        """,
+        ("copy_blocks",),
+    ),
+}
+"""By mistake: the op, a kernel that makes it, and the checks that must see it."""
+
+
+@pytest.mark.parametrize(
+    ("fault", "check"), [(fault, check) for fault, (_, _, checks) in ATTENTION_GONE_WRONG.items() for check in checks]
+)
+def test_wrong_attention_fails_what_looks_at_it(plugin, fault, check):
+    name, function, _ = ATTENTION_GONE_WRONG[fault]
+    assert outcome(plugin, with_kernel(name, function, FAMILY), check).status == "failed"
+
+
+def test_attention_that_sees_nothing_is_caught_by_the_control(plugin):
+    source = with_kernel(
+        "paged_attention",
+        "def kernel(q, cache, plan, scale, softcap=0.0, sinks=None):\n    return torch.zeros_like(q)\n",
+        FAMILY,
+    )
+    result = outcome(plugin, source, "chunked = whole")
+    assert result.status == "failed"
+    assert "the control, with a mistake put in" in result.remark
+
+
+@pytest.mark.parametrize(
+    ("field", "change"),
+    [
+        ("top_k", "top_k=0"),
+        ("top_p", "top_p=1.0"),
+        ("min_p", "min_p=0.0"),
+        ("temperature", "temperature=min(sampling.temperature, 0.5)"),
+        ("seed", "seed=0"),
+        ("presence_penalty", "presence_penalty=0.0"),
+        ("repetition_penalty", "repetition_penalty=1.0"),
+        ("logit_bias", "logit_bias=()"),
+        ("allowed_token_ids", "allowed_token_ids=None"),
+        ("bad_words", "bad_words=()"),
+        ("min_tokens", "min_tokens=0"),
+    ],
+)
+def test_a_runner_that_ignores_a_field_fails_that_field(plugin, field, change):
+    result = outcome(plugin, HEAD + DEAF.format(change=change), f"sampling: {field}")
+    assert result.status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("check", "member"),
+    [
+        ("captured = eager", "    def compile(self, step):\n        return lambda inputs: 1.01 * step(inputs) + 0.1\n"),
+        (
+            "lowered = original",
+            """
+    def lower(self, module, spec):
+        return torch.nn.Identity() if isinstance(module, GatedMLP) else None
+""",
+        ),
+        (
+            "memory moves when allocating",
+            "    def memory(self):\n        return Memory(2**30, 2**31)\n",
+        ),
+        ("memory is reported", "    def memory(self):\n        return Memory(2**31, 2**30)\n"),
+        (
+            "copies survive",
+            "    def fetch(self, tensor):\n        return super().fetch(tensor.half().float())\n",
+        ),
+    ],
+)
+def test_a_wrong_member_fails_what_looks_at_it(plugin, check, member):
+    assert outcome(plugin, HEAD + member, check).status == "failed"
+
+
+def test_a_probe_with_side_effects_is_caught(plugin, monkeypatch):
+    tail = TAIL.replace("Probe(-1)", "(torch.set_default_dtype(torch.float64), Probe(-1))[1]")
+    folder = plugin("dummy-broken", HEAD + "    pass\n" + tail)
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    try:
+        with Subject("broken") as subject:
+            check = next(check for check in CHECKS if check.name == "the probe has no side effects")
+            result = run_check(check, subject)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert result.status == "failed"
+    assert "torch's default dtype: torch.float32 -> torch.float64" in result.remark
+
+
+def test_a_reference_platform_under_another_name_passes_where_the_broken_ones_fail(plugin):
+    plugin("dummy-broken", HEAD + "    pass\n" + TAIL)
+    looked_at = {*OPS_GONE_WRONG, *(check for _, _, checks in ATTENTION_GONE_WRONG.values() for check in checks)}
+    looked_at |= {f"sampling: {field}" for field in ("top_k", "seed", "logit_bias", "bad_words")}
+    with Subject("broken", steps=60) as subject:
+        for check in CHECKS:
+            if check.name in looked_at:
+                assert run_check(check, subject).status == "passed", check.label
+
+
+def test_every_op_is_checked():
+    assert [check.name for check in CHECKS if check.level == 1] == list(OPS)
+
+
+def test_every_sampling_field_is_checked():
+    checked = {field for names in FIELDS for field in names.split(", ")}
+    assert checked == set(SamplingParams.__struct_fields__)
+
+
+def test_labels_are_unique():
+    labels = [check.label for check in CHECKS]
+    assert len(set(labels)) == len(labels)
