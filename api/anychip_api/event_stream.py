@@ -12,7 +12,6 @@ from starlette.types import Receive, Scope, Send
 
 _HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
-
 _LINE_ENDS = tuple((end.encode(), rf"\u{ord(end):04x}".encode()) for end in "\u0085\u2028\u2029")
 """Characters that JSON leaves alone and many clients take for the end of a line, with their escapes."""
 
