@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+import torch
 from tests.contract.distributions import forget, install
 
 
