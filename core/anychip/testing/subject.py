@@ -39,6 +39,10 @@ class Subject:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back the device and the folder."""
         self._stack.close()
 
     @cached_property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import pytest
@@ -24,16 +23,22 @@ class PlatformSuite:
     steps: ClassVar[int] = STEPS
     """Length of the random run on level 3."""
 
-    @pytest.fixture(scope="class")
-    def subject(self) -> Iterator[Subject]:
-        """The device, opened once for all checks."""
-        with Subject(self.platform, self.steps) as subject:
-            yield subject
+    _subject: ClassVar[Subject]
+
+    @classmethod
+    def setup_class(cls) -> None:
+        """Make room for the device, which is opened once for all checks."""
+        cls._subject = Subject(cls.platform, cls.steps)
+
+    @classmethod
+    def teardown_class(cls) -> None:
+        """Close what the checks opened."""
+        cls._subject.close()
 
     @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.label)
-    def test_conformance(self, check: Check, subject: Subject) -> None:
+    def test_conformance(self, check: Check) -> None:
         """One check; what this platform cannot have is skipped with its reason."""
-        result = run_check(check, subject)
+        result = run_check(check, self._subject)
         if result.status == "not applicable":
             pytest.skip(result.remark)
         assert result.status == "passed", f"{check.label}: {result.remark}"
