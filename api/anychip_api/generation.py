@@ -24,7 +24,7 @@ from anychip_api.service import Service
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from anychip.engine.async_engine import RequestStream
+    from anychip.engine.stream import RequestStream
 
 MAX_SEQUENCES = 2048
 """Most sequences that one HTTP request may start."""
