@@ -54,6 +54,10 @@ class TorchPlatform(Platform):
         """Implementations by op name; an op that is missing runs by its reference."""
         return {}
 
+    def notes(self) -> tuple[str, ...]:
+        """Lines for the start-up log, once a model is loaded: which library is in use."""
+        return ()
+
     def lower(self, module: nn.Module, spec: OpSpec) -> nn.Module | None:
         """A faster module for `module`, or None to keep it. Offered from the root down, weights loaded."""
         return None

@@ -63,7 +63,7 @@ class TorchRunner(Runner):
             max_model_len=model.max_model_len,
             weight_bytes=stored,
             dtype=spec.dtype,
-            notes=(note,) if note else (),
+            notes=(*self.platform.notes(), *((note,) if note else ())),
         )
 
     def measure(self) -> Memory:

@@ -9,9 +9,12 @@ from anychip.plugin.hookspec import hookimpl
 
 
 def _open(devices: Sequence[int]) -> Platform:
+    from anychip.config import make_config
     from anychip_cpu.platform import CpuPlatform
 
-    return CpuPlatform()
+    platform = CpuPlatform()
+    platform.look_for_library(make_config({}), build=False)
+    return platform
 
 
 @hookimpl

@@ -1,29 +1,44 @@
-"""The CPU platform: torch's own operators, chosen and combined for the host's processors."""
+"""The CPU platform: native kernels where their library is there, torch's own operators elsewhere."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 import torch
+from torch import nn
 
+from anychip.config import EngineConfig
 from anychip.ops.op import Kernel, OpSpec
-from anychip.plugin.contract import Capabilities, Memory
+from anychip.plugin.contract import Capabilities, Memory, Runner
 from anychip.runner import TorchPlatform
 from anychip.runner.host_memory import host_memory
 from anychip.weights.weight import Weight
 from anychip_cpu.kernels import cpu_kernels
 from anychip_cpu.linear import prepare_weight
+from anychip_cpu.native.kernels import native_kernels
+from anychip_cpu.native.library import Library, Search, open_library
+from anychip_cpu.native.linear import NativeLinear
+from anychip_cpu.native.stack import lower_stack
 from anychip_cpu.processor import has_bfloat16
 
 
 class CpuPlatform(TorchPlatform):
-    """The processors that this process may use, as one device."""
+    """The processors that this process may use, as one device. Its library is `library`, else what is found later."""
+
+    def __init__(self, library: Library | None = None) -> None:
+        self._given = library
+        self._native = Search(library, "")
+
+    def look_for_library(self, config: EngineConfig, build: bool = True) -> None:
+        """Choose the native library, without waiting for one. `build`: start building it where there is none."""
+        if self._given is None:
+            self._native = open_library(config.cache_path / "native", config.native_kernels, build)
 
     @property
     def capabilities(self) -> Capabilities:
         """A step's budget is small: more tokens make no product faster here, and each delays the running requests."""
         return Capabilities(
-            dtypes=("bfloat16", "float32") if has_bfloat16() else ("float32", "bfloat16"),
+            dtypes=("bfloat16", "float32") if has_bfloat16() or self._native.library else ("float32", "bfloat16"),
             block_sizes=(16, 32, 8, 64, 128),
             batched_tokens=512,
             memory_utilization=0.5,
@@ -43,10 +58,26 @@ class CpuPlatform(TorchPlatform):
         """Nothing runs behind our back."""
         return
 
+    def runner(self, config: EngineConfig) -> Runner:
+        """See `TorchPlatform.runner`; the native library is chosen here, and never waited for."""
+        self.look_for_library(config)
+        return super().runner(config)
+
+    def notes(self) -> tuple[str, ...]:
+        """Whether native kernels run."""
+        return (self._native.note,) if self._native.note else ()
+
     def kernels(self, spec: OpSpec) -> Mapping[str, Kernel]:
         """A kernel for every op."""
-        return cpu_kernels()
+        library = self._native.library
+        return {**cpu_kernels(), **(native_kernels(library, spec) if library else {})}
+
+    def lower(self, module: nn.Module, spec: OpSpec) -> nn.Module | None:
+        """A decoder stack becomes one native call."""
+        library = self._native.library
+        return lower_stack(module, spec, library) if library else None
 
     def prepare_weight(self, weight: Weight, out: Weight | None = None) -> Weight:
-        """Pack for oneDNN; a reload packs anew and lets go of `out`."""
-        return prepare_weight(weight)
+        """Pack for the native kernels or for oneDNN; a reload packs anew and lets go of `out`."""
+        library = self._native.library
+        return NativeLinear(library).prepare_weight(weight) if library else prepare_weight(weight)

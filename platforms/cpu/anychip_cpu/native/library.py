@@ -1,0 +1,73 @@
+"""Finding the library for this processor, without ever compiling while somebody waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from anychip.errors import UserError
+from anychip_cpu.native.build import build_in_background, library_path, loadable, namespace, obstacle
+from anychip_cpu.native.variants import VARIANTS, Variant, supported_variants
+
+PREBUILT = Path(__file__).parent / "prebuilt"
+"""Where wheels carry libraries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """The operators of a loaded variant."""
+
+    variant: Variant
+    ops: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What was found, and a line about it for the start-up log."""
+
+    library: Library | None
+    note: str
+
+
+def load(variant: Variant, path: Path) -> Library:
+    """Load a built library; loading it again is no error."""
+    torch.ops.load_library(str(path))
+    return Library(variant, getattr(torch.ops, namespace(variant)))
+
+
+def open_library(cache: Path, choice: str = "auto", build: bool = True) -> Search:
+    """The best library that is there. Where none is, one is built in the background into `cache` for the next start.
+
+    `choice` is a variant's name, `auto`, or `none`. Raises `UserError` for a variant that cannot run here.
+    """
+    if choice == "none":
+        return Search(None, "native kernels: off; torch's operators run")
+    variants = _candidates(choice)
+    for variant in variants if loadable() else ():
+        for path in (PREBUILT / f"{variant.name}.so", library_path(cache, variant)):
+            if path.is_file():
+                return Search(load(variant, path), f"native kernels: {variant.name}")
+    reason = obstacle()
+    if not variants:
+        reason = "this processor has none of " + ", ".join(variant.name for variant in VARIANTS)
+    if reason is not None:
+        return Search(None, f"native kernels: none, as {reason}; torch's operators run")
+    if not build:
+        return Search(None, "native kernels: not built yet; torch's operators run")
+    started = build_in_background(variants[0], cache)
+    what = "are being built in the background" if started else "are still being built"
+    return Search(None, f"native kernels: {variants[0].name} {what} for the next start; torch's operators run")
+
+
+def _candidates(choice: str) -> tuple[Variant, ...]:
+    supported = supported_variants()
+    if choice == "auto":
+        return supported
+    chosen = tuple(variant for variant in supported if variant.name == choice)
+    if not chosen:
+        names = ", ".join(variant.name for variant in supported) or "none"
+        raise UserError(f"This processor does not run the native kernels {choice!r}.", f"It runs: {names}.")
+    return chosen

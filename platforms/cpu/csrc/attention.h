@@ -1,0 +1,254 @@
+// Paged attention in float32: one pass over a row's pages for all heads that share them, softmax as it goes
+// (Milakov and Gimelshein, 2018; Dao et al., 2022). Where a row has few tokens its context is cut into parts of a
+// fixed size, whose results are merged in order: nothing depends on the number of threads.
+#pragma once
+
+#include <limits>
+#include <vector>
+
+#include "cache.h"
+#include "threads.h"
+#include "tile.h"
+
+namespace anychip {
+
+constexpr int64_t FEW_TOKENS = 8;    // tokens of a row up to which its context is cut
+constexpr int64_t CONTEXT_PART = 512;  // tokens of a part
+constexpr int64_t QUERY_ROWS = 48;   // (token, head) pairs of a task
+constexpr int64_t STEP = 64;         // tokens of context at a time, or one page if that is more
+constexpr int64_t MAX_STEP = 128;
+constexpr float MINUS_INFINITY = -std::numeric_limits<float>::infinity();
+
+struct Form {
+  float scale;
+  float softcap;      // 0: none
+  const float* sinks;  // [heads] or null
+};
+
+// Running softmax of some (token, head) pairs: values [rows][value_dim], not yet divided by `total`.
+struct Running {
+  float* values;
+  float* highest;
+  float* total;
+};
+
+struct Task {
+  int32_t row, head, first, last;  // tokens of the batch
+  int32_t low, high;               // positions of context
+  int32_t part;                    // place among the partial results, -1: writes the output itself
+};
+
+inline int64_t oldest(const Places& places, int64_t position) {
+  return places.window ? std::max<int64_t>(0, position - places.window + 1) : 0;
+}
+
+// Scores of `rows` queries over tokens s0 .. s0 + step of one head's pages that lie in [low, high).
+template <class T>
+inline void score_pages(const Pages<T>& pages, const int32_t* blocks, int64_t head, const float* q, int64_t rows,
+                        int64_t s0, int64_t step, int64_t low, int64_t high, float* scores) {
+  const int64_t size = pages.block_size;
+  for (int64_t at = s0; at < s0 + step; at += size) {
+    if (at >= high || at + size <= low) continue;
+    strip_product(rows, q, pages.dim, pages.key_page(blocks[at / size], head), size, size, pages.dim / 2,
+                  scores + at - s0, MAX_STEP, false);
+  }
+}
+
+// One query's scores [step] -> weights, with its running highest score, total and values brought along.
+[[gnu::noinline]] inline void soften(float* scores, int64_t step, int64_t begin, int64_t end, float softcap, float* highest, float* total,
+                   float* values, int64_t value_dim) {
+  if (begin >= end) {
+    for (int64_t i = 0; i < step; ++i) scores[i] = 0;
+    return;
+  }
+  for (int64_t i = 0; i < begin; ++i) scores[i] = MINUS_INFINITY;
+  for (int64_t i = end; i < step; ++i) scores[i] = MINUS_INFINITY;
+  vf top = set1(MINUS_INFINITY);
+  for (int64_t i = begin / W * W; i < end; i += W) {
+    vf score = load(scores + i);
+    if (softcap > 0) {
+      const vf capped = mul(set1(softcap), hyperbolic_tangent(mul(score, set1(1 / softcap))));
+      store(scores + i, capped);
+      for (int64_t j = i; j < i + W; ++j)
+        if (j < begin || j >= end) scores[j] = MINUS_INFINITY;
+      score = load(scores + i);
+    }
+    top = max(top, score);
+  }
+  const float best = std::max(*highest, lane_max(top));
+  vf added = zero();
+  for (int64_t i = 0; i < step; i += W) {
+    const vf weight = exponential(sub(load(scores + i), set1(best)));
+    store(scores + i, weight);
+    added = add(added, weight);
+  }
+  if (best > *highest) {
+    const float shrink = *total > 0 ? std::exp(*highest - best) : 0.0f;
+    *total *= shrink;
+    for (int64_t d = 0; d < value_dim; d += W) store(values + d, mul(load(values + d), set1(shrink)));
+    *highest = best;
+  }
+  *total += sum(added);
+}
+
+// values += weights times the pages' entries in [low, high); what lies beside those may be anything, even no number.
+template <class T>
+inline void add_values(const Pages<T>& pages, const int32_t* blocks, int64_t head, const float* weights, int64_t rows,
+                       int64_t s0, int64_t step, int64_t low, int64_t high, float* values) {
+  const int64_t size = pages.block_size, dim = pages.value_dim;
+  const auto add_pairs = [&](const T* pairs, int64_t at, int64_t count) {
+    strip_product(rows, weights + at - s0, MAX_STEP, pairs, dim, dim, count, values, dim, true);
+  };
+  for (int64_t page = s0; page < s0 + step; page += size) {
+    int64_t begin = std::max(page, low), end = std::min(page + size, high);
+    if (begin >= end) continue;
+    const T* entries = pages.value_page(blocks[page / size], head);
+    const auto add_edge = [&](int64_t at, int64_t empty) {  // a pair of which one token is not there
+      thread_local Scratch held;
+      T* pair = held.take<T>(2 * dim);
+      std::memcpy(pair, entries + (at - page) * dim, static_cast<size_t>(2 * dim) * sizeof(T));
+      for (int64_t d = 0; d < dim; ++d) pair[pair_element<T>(empty, d, dim)] = T{};
+      add_pairs(pair, at, 1);
+    };
+    if (begin % 2) add_edge(begin++ - 1, 0);
+    const bool ragged = end % 2 && end > begin;
+    if (ragged) --end;
+    if (end > begin) add_pairs(entries + (begin - page) * dim, begin, (end - begin) / 2);
+    if (ragged) add_edge(end, 1);
+  }
+}
+
+// A task's running softmax; queries q [rows][dim], scaled, are ordered token by token, `group` heads each.
+template <class T>
+[[gnu::noinline]] void attend(const Pages<T>& pages, const Places& places, const Task& task, const Form& form, const float* q,
+                   int64_t group, const Running& running) {
+  alignas(64) float scores[QUERY_ROWS * MAX_STEP];
+  const int64_t rows = (task.last - task.first) * group, step = std::max(STEP, pages.block_size);
+  const int32_t* blocks = places.table + task.row * places.width;
+  for (int64_t m = 0; m < rows; ++m) running.highest[m] = MINUS_INFINITY, running.total[m] = 0;
+  std::memset(running.values, 0, static_cast<size_t>(rows * pages.value_dim) * 4);
+  for (int64_t s0 = task.low / step * step; s0 < task.high; s0 += step) {
+    score_pages(pages, blocks, task.head, q, rows, s0, step, task.low, task.high, scores);
+    for (int64_t m = 0; m < rows; ++m) {
+      const int64_t position = places.positions[task.first + m / group];
+      const int64_t begin = std::max<int64_t>({task.low, oldest(places, position), s0}) - s0;
+      const int64_t end = std::min<int64_t>({task.high, position + 1, s0 + step}) - s0;
+      soften(scores + m * MAX_STEP, step, begin, end, form.softcap, running.highest + m, running.total + m,
+             running.values + m * pages.value_dim, pages.value_dim);
+    }
+    add_values(pages, blocks, task.head, scores, rows, s0, step, task.low, task.high, running.values);
+  }
+}
+
+// Divide by the total, a sink's share included, and write out [tokens][heads][value_dim].
+template <class Out>
+inline void finish(const Running& running, const Task& task, const Form& form, int64_t group, int64_t heads,
+                   int64_t dim, Out* out) {
+  for (int64_t m = 0; m < (task.last - task.first) * group; ++m) {
+    const int64_t head = task.head * group + m % group;
+    float factor = 1, total = running.total[m];
+    if (form.sinks) {
+      const float best = std::max(running.highest[m], form.sinks[head]);
+      factor = std::exp(running.highest[m] - best);
+      total = total * factor + std::exp(form.sinks[head] - best);
+    }
+    const vf share = set1(total > 0 ? factor / total : 0.0f);
+    Out* to = out + ((task.first + m / group) * heads + head) * dim;
+    for (int64_t d = 0; d < dim; d += W) store(to + d, mul(load(running.values + m * dim + d), share));
+  }
+}
+
+// Merge `other` into `running`.
+[[gnu::noinline]] inline void merge(const Running& running, const Running& other, int64_t rows, int64_t dim) {
+  for (int64_t m = 0; m < rows; ++m) {
+    if (other.total[m] <= 0) continue;
+    const float best = std::max(running.highest[m], other.highest[m]);
+    const float keep = running.total[m] > 0 ? std::exp(running.highest[m] - best) : 0.0f;
+    const float take = std::exp(other.highest[m] - best);
+    for (int64_t d = 0; d < dim; d += W) {
+      float* values = running.values + m * dim + d;
+      store(values, fma(load(other.values + m * dim + d), set1(take), mul(load(values), set1(keep))));
+    }
+    running.total[m] = running.total[m] * keep + other.total[m] * take;
+    running.highest[m] = best;
+  }
+}
+
+// All tasks of a step; returns the number of partial results. Parts of one (row, head) follow each other.
+[[gnu::noinline]] inline int64_t make_tasks(const Places& places, int64_t kv_heads, int64_t group, std::vector<Task>& tasks) {
+  int32_t parts = 0;
+  tasks.clear();
+  const int64_t most = std::max<int64_t>(1, QUERY_ROWS / group);
+  for (int64_t row = 0; row < places.rows; ++row) {
+    const int32_t begin = places.query_start[row], end = places.query_start[row + 1];
+    const bool few = end - begin <= std::min(most, FEW_TOKENS);
+    for (int32_t first = begin; first < end; first += static_cast<int32_t>(most)) {
+      const int32_t last = std::min(end, first + static_cast<int32_t>(most));
+      const int32_t low = static_cast<int32_t>(oldest(places, places.positions[first]));
+      const int32_t high = places.positions[last - 1] + 1;
+      const bool cut = few && (high - 1) / CONTEXT_PART > low / CONTEXT_PART;
+      for (int32_t head = 0; head < kv_heads; ++head) {
+        int32_t from = low;
+        while (from < high) {
+          const int32_t next = static_cast<int32_t>((from / CONTEXT_PART + 1) * CONTEXT_PART);
+          const int32_t to = cut ? std::min(high, next) : high;
+          tasks.push_back({static_cast<int32_t>(row), head, first, last, from, to, cut ? parts++ : -1});
+          from = to;
+        }
+      }
+    }
+  }
+  return parts;
+}
+
+// Queries as [tokens][heads][dim] with strides between tokens and heads.
+template <class X>
+struct Queries {
+  const X* data;
+  int64_t token_stride;
+  int64_t head_stride;
+  int64_t heads;
+
+  // The task's queries, scaled, as [rows][dim].
+  void gather(const Task& task, int64_t group, int64_t dim, float scale, float* to) const {
+    for (int64_t token = task.first; token < task.last; ++token)
+      for (int64_t g = 0; g < group; ++g, to += dim) {
+        const X* from = data + token * token_stride + (task.head * group + g) * head_stride;
+        for (int64_t d = 0; d < dim; d += W) store(to + d, mul(load(from + d), set1(scale)));
+      }
+  }
+};
+
+// out [tokens][heads][value_dim] for all tokens of the step.
+template <class X, class T, class Out>
+inline void paged_attention(const Queries<X>& q, const Pages<T>& pages, const Places& places, const Form& form,
+                            Out* out) {
+  thread_local std::vector<Task> tasks;
+  thread_local Scratch partial;
+  const int64_t group = q.heads / pages.heads, dim = pages.value_dim;
+  const int64_t parts = make_tasks(places, pages.heads, group, tasks);
+  const int64_t most = std::max<int64_t>(group, QUERY_ROWS), stride = most * (dim + 2);
+  float* kept = partial.take<float>(parts * stride);
+  const auto in = [&](float* at) { return Running{at, at + most * dim, at + most * (dim + 1)}; };
+  const Task* all = tasks.data();
+  each_task(static_cast<int64_t>(tasks.size()), [&](int64_t number) {
+    thread_local Scratch gathered, own;
+    const Task& task = all[number];
+    float* queries = gathered.take<float>(most * pages.dim);
+    q.gather(task, group, pages.dim, form.scale, queries);
+    const Running running = in(task.part < 0 ? own.take<float>(stride) : kept + task.part * stride);
+    attend(pages, places, task, form, queries, group, running);
+    if (task.part < 0) finish(running, task, form, group, q.heads, dim, out);
+  });
+  for (size_t i = 0; i < tasks.size() && parts; ++i) {
+    if (all[i].part < 0) continue;
+    const Task& task = all[i];
+    const Running running = in(kept + task.part * stride);
+    while (i + 1 < tasks.size() && all[i + 1].row == task.row && all[i + 1].head == task.head &&
+           all[i + 1].first == task.first)
+      merge(running, in(kept + all[++i].part * stride), (task.last - task.first) * group, dim);
+    finish(running, task, form, group, q.heads, dim, out);
+  }
+}
+
+}  // namespace anychip

@@ -1,0 +1,223 @@
+// Products of quantized weights with activations quantized to int8, one scale a group of inputs.
+#pragma once
+
+#include <algorithm>
+
+#include "weight.h"
+
+namespace anychip {
+
+// Quantized activations: codes [m][inputs]; scales and sums (of codes, times the scale) [m][groups].
+struct Codes {
+  const int8_t* codes;
+  const float* scales;
+  const float* sums;
+  const int32_t* code_sums;
+};
+
+inline void quantize_row(const float* x, int64_t inputs, int64_t group, int8_t* codes, float* scales, float* sums,
+                         int32_t* code_sums) {
+  for (int64_t g = 0; g < inputs / group; ++g, x += group, codes += group) {
+    vf largest = zero();
+    for (int64_t k = 0; k < group; k += W) {
+      const vf value = load(x + k);
+      largest = max(largest, max(value, sub(zero(), value)));
+    }
+    const float scale = lane_max(largest) / 127.0f, inverse = scale > 0 ? 1.0f / scale : 0.0f;
+    int32_t total = 0;
+    for (int64_t k = 0; k < group; ++k) {
+      const int32_t code = static_cast<int32_t>(std::lrintf(std::min(std::max(x[k] * inverse, -127.0f), 127.0f)));
+      codes[k] = static_cast<int8_t>(code);
+      total += code;
+    }
+    scales[g] = scale;
+    sums[g] = scale * static_cast<float>(total);
+    code_sums[g] = total;
+  }
+}
+
+#ifdef ANYCHIP_AVX512
+using vi = __m512i;
+inline vi broadcast4(const int8_t* p) {
+  int32_t four;
+  std::memcpy(&four, p, 4);
+  return _mm512_set1_epi32(four);
+}
+inline vi load_bytes(const uint8_t* p) { return _mm512_loadu_si512(p); }
+inline vi low_nibbles(vi x) { return _mm512_and_si512(x, _mm512_set1_epi8(15)); }
+inline vi high_nibbles(vi x) { return _mm512_and_si512(_mm512_srli_epi16(x, 4), _mm512_set1_epi8(15)); }
+inline vi zero_integers() { return _mm512_setzero_si512(); }
+inline vf to_float(vi x) { return _mm512_cvtepi32_ps(x); }
+inline vi less(vi x, int32_t y) { return _mm512_sub_epi32(x, _mm512_set1_epi32(y)); }
+#else
+using vi = __m256i;
+inline vi broadcast4(const int8_t* p) {
+  int32_t four;
+  std::memcpy(&four, p, 4);
+  return _mm256_set1_epi32(four);
+}
+inline vi load_bytes(const uint8_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+inline vi low_nibbles(vi x) { return _mm256_and_si256(x, _mm256_set1_epi8(15)); }
+inline vi high_nibbles(vi x) { return _mm256_and_si256(_mm256_srli_epi16(x, 4), _mm256_set1_epi8(15)); }
+inline vi zero_integers() { return _mm256_setzero_si256(); }
+inline vf to_float(vi x) { return _mm256_cvtepi32_ps(x); }
+inline vi less(vi x, int32_t y) { return _mm256_sub_epi32(x, _mm256_set1_epi32(y)); }
+#endif
+
+// Sums over inputs of unsigned codes times signed ones, kept so that few instructions are needed a step.
+#if defined(ANYCHIP_VNNI)
+constexpr bool SHORT_SUMS = false;
+inline vi dot4(vi sum, vi weights, vi x) { return _mm512_dpbusd_epi32(sum, weights, x); }
+inline vi dot8(vi sum, vi weights, vi x) { return _mm512_dpbusd_epi32(sum, weights, x); }
+inline vi finish4(vi sum) { return sum; }
+inline vi add_integers(vi x, vi y) { return _mm512_add_epi32(x, y); }
+constexpr bool SIGNED_8 = false;
+#elif defined(ANYCHIP_AVX512)
+// Eight steps of 4-bit codes fit 16 bits: 8 * 2 * 15 * 127 = 30480.
+constexpr bool SHORT_SUMS = true;
+inline vi dot4(vi sum, vi weights, vi x) { return _mm512_add_epi16(sum, _mm512_maddubs_epi16(weights, x)); }
+inline vi finish4(vi sum) { return _mm512_madd_epi16(sum, _mm512_set1_epi16(1)); }
+inline vi add_integers(vi x, vi y) { return _mm512_add_epi32(x, y); }
+// Codes less 128 times x, exactly: products of bytes widened to 16 bits, even and odd ones apart.
+inline vi dot8(vi sum, vi weights, vi x) {
+  const vi w = _mm512_xor_si512(weights, _mm512_set1_epi8(-128));
+  const vi even = _mm512_madd_epi16(_mm512_srai_epi16(_mm512_slli_epi16(w, 8), 8), _mm512_srai_epi16(_mm512_slli_epi16(x, 8), 8));
+  const vi odd = _mm512_madd_epi16(_mm512_srai_epi16(w, 8), _mm512_srai_epi16(x, 8));
+  return _mm512_add_epi32(sum, _mm512_add_epi32(even, odd));
+}
+constexpr bool SIGNED_8 = true;
+#else
+constexpr bool SHORT_SUMS = true;
+inline vi dot4(vi sum, vi weights, vi x) { return _mm256_add_epi16(sum, _mm256_maddubs_epi16(weights, x)); }
+inline vi finish4(vi sum) { return _mm256_madd_epi16(sum, _mm256_set1_epi16(1)); }
+inline vi add_integers(vi x, vi y) { return _mm256_add_epi32(x, y); }
+// Codes less 128 times x: |w| * (x with w's sign) stays within 16 bits, as |x| <= 127.
+inline vi dot8(vi sum, vi weights, vi x) {
+  const vi w = _mm256_xor_si256(weights, _mm256_set1_epi8(-128));
+  const vi products = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+  return _mm256_add_epi32(sum, _mm256_madd_epi16(products, _mm256_set1_epi16(1)));
+}
+constexpr bool SIGNED_8 = true;
+#endif
+
+// Dot products of one group: M rows of codes with V vectors of columns.
+template <int M, int V>
+[[gnu::always_inline]] inline void group_sums_4(const uint8_t* bytes, const int8_t* x, int64_t ldx, int64_t group,
+                                                vi (&total)[M][V]) {
+  repeat<M>(ANYCHIP_EACH(m) { repeat<V>(ANYCHIP_EACH(v) { total[m][v] = zero_integers(); }); });
+  for (int64_t first = 0; first < group; first += 32) {
+    vi sums[M][V];
+    repeat<M>(ANYCHIP_EACH(m) {
+      repeat<V>(ANYCHIP_EACH(v) { sums[m][v] = SHORT_SUMS ? zero_integers() : total[m][v]; });
+    });
+    repeat<4>(ANYCHIP_EACH(k) {
+      vi both[V];
+      repeat<V>(ANYCHIP_EACH(v) { both[v] = load_bytes(bytes + k * 4 * BLOCK + v * W * 4); });
+      repeat<2>(ANYCHIP_EACH(half) {
+        vi codes[V];
+        repeat<V>(ANYCHIP_EACH(v) { codes[v] = half == 0 ? low_nibbles(both[v]) : high_nibbles(both[v]); });
+        repeat<M>(ANYCHIP_EACH(m) {
+          const vi four = broadcast4(x + m * ldx + 8 * k + 4 * half);
+          repeat<V>(ANYCHIP_EACH(v) { sums[m][v] = dot4(sums[m][v], codes[v], four); });
+        });
+      });
+    });
+    bytes += 16 * BLOCK;
+    x += 32;
+    repeat<M>(ANYCHIP_EACH(m) {
+      repeat<V>(ANYCHIP_EACH(v) {
+        total[m][v] = SHORT_SUMS ? add_integers(total[m][v], finish4(sums[m][v])) : sums[m][v];
+      });
+    });
+  }
+}
+
+template <int M, int V>
+[[gnu::always_inline]] inline void group_sums_8(const uint8_t* bytes, const int8_t* x, int64_t ldx, int64_t group,
+                                                vi (&total)[M][V]) {
+  repeat<M>(ANYCHIP_EACH(m) { repeat<V>(ANYCHIP_EACH(v) { total[m][v] = zero_integers(); }); });
+  for (int64_t k = 0; k < group; k += 4) {
+    vi weights[V];
+    repeat<V>(ANYCHIP_EACH(v) { weights[v] = load_bytes(bytes + k * BLOCK + v * W * 4); });
+    repeat<M>(ANYCHIP_EACH(m) {
+      const vi four = broadcast4(x + m * ldx + k);
+      repeat<V>(ANYCHIP_EACH(v) { total[m][v] = dot8(total[m][v], weights[v], four); });
+    });
+  }
+}
+
+// c[m][32] of one block for M rows, V vectors of columns at a time.
+template <int BITS, bool MINIMA, int M, int V>
+[[gnu::noinline]] void integer_strip(const Weight& weight, const char* block, int64_t column, const Codes& x, int64_t row,
+                          float* c) {
+  const int64_t group = weight.header->group, groups = weight.groups(), inputs = weight.inputs();
+  const int64_t step = Weight::group_bytes(*weight.header);
+  vf sums[M][V];
+  repeat<M>(ANYCHIP_EACH(m) { repeat<V>(ANYCHIP_EACH(v) { sums[m][v] = zero(); }); });
+  for (int64_t g = 0; g < groups; ++g, block += step) {
+    const auto* factors = reinterpret_cast<const uint16_t*>(block);
+    const auto* bytes = reinterpret_cast<const uint8_t*>(block) + BLOCK * (MINIMA ? 4 : 2) + column * 4;
+    if (M <= 2) {
+      for (int64_t ahead = 0; ahead < step; ahead += 64) __builtin_prefetch(block + 2048 + ahead, 0, 2);
+    }
+    vi dots[M][V];
+    const int8_t* codes = x.codes + row * inputs + g * group;
+    if (BITS == 4)
+      group_sums_4<M, V>(bytes, codes, inputs, group, dots);
+    else
+      group_sums_8<M, V>(bytes, codes, inputs, group, dots);
+    repeat<V>(ANYCHIP_EACH(v) {
+      const vf scale = load_half(factors + column + v * W);
+      repeat<M>(ANYCHIP_EACH(m) {
+        const int64_t at = (row + m) * groups + g;
+        vi dot = dots[m][v];
+        if (BITS == 4 && !MINIMA) dot = less(dot, 8 * x.code_sums[at]);
+        if (BITS == 8 && !MINIMA && !SIGNED_8) dot = less(dot, 128 * x.code_sums[at]);
+        if (BITS == 8 && MINIMA && SIGNED_8) dot = less(dot, -128 * x.code_sums[at]);
+        sums[m][v] = fma(mul(scale, set1(x.scales[at])), to_float(dot), sums[m][v]);
+        if (MINIMA) sums[m][v] = fma(load_half(factors + BLOCK + column + v * W), set1(x.sums[at]), sums[m][v]);
+      });
+    });
+  }
+  repeat<M>(ANYCHIP_EACH(m) {
+    repeat<V>(ANYCHIP_EACH(v) { store(c + m * BLOCK + column + v * W, sums[m][v]); });
+  });
+}
+
+#ifdef ANYCHIP_AVX512
+constexpr int MAX_INTEGER_ROWS = 8;
+#else
+constexpr int MAX_INTEGER_ROWS = 4;
+#endif
+
+template <int BITS, bool MINIMA, int V, int M>
+inline void integer_rows(int rows, const Weight& weight, const char* block, int64_t column, const Codes& x, int64_t row,
+                         float* c) {
+  if constexpr (M > 0) {
+    if (rows == M)
+      integer_strip<BITS, MINIMA, M, V>(weight, block, column, x, row, c);
+    else
+      integer_rows<BITS, MINIMA, V, M - 1>(rows, weight, block, column, x, row, c);
+  }
+}
+
+// c [rows][32] = x rows first .. first + rows times one block.
+template <int BITS, bool MINIMA>
+inline void integer_block(const Weight& weight, int64_t number, const Codes& x, int64_t first, int64_t rows, float* c) {
+  constexpr int ALL = static_cast<int>(BLOCK) / W;
+  const char* block = weight.block(number);
+  const int64_t tiles = (rows + MAX_INTEGER_ROWS - 1) / MAX_INTEGER_ROWS;
+  for (int64_t tile = 0, done = 0; tile < tiles; ++tile) {
+    const int count = static_cast<int>((rows - done) / (tiles - tile));
+    float* out = c + done * BLOCK;
+    if (ALL == 2 || count == 1) {
+      integer_rows<BITS, MINIMA, ALL, ALL == 2 ? MAX_INTEGER_ROWS : 1>(count, weight, block, 0, x, first + done, out);
+    } else {
+      for (int64_t column = 0; column < BLOCK; column += 2 * W)
+        integer_rows<BITS, MINIMA, 2, MAX_INTEGER_ROWS>(count, weight, block, column, x, first + done, out);
+    }
+    done += count;
+  }
+}
+
+}  // namespace anychip

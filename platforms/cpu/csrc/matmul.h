@@ -1,0 +1,203 @@
+// Products with packed weights: activations brought into the form the weight wants, then blocks of columns in parallel.
+#pragma once
+
+#include <algorithm>
+
+#include "integer.h"
+#include "threads.h"
+#include "tile.h"
+
+namespace anychip {
+
+constexpr int64_t FEW = 16;  // rows up to which work is split by columns only
+constexpr int64_t ROWS = 48;  // rows of a task, a multiple of what a tile holds
+constexpr int64_t DEPTH = 160;  // pairs of inputs whose weights stay in the first cache
+
+// [m][stride] in the form that products with one weight take.
+struct Activations {
+  int64_t rows;
+  int64_t stride;
+  const float* wide;
+  const bf16* narrow;
+  Codes codes;
+};
+
+inline int64_t padded(int64_t inputs) { return (inputs + 15) / 16 * 16 + 16; }
+
+// Buffers of one product; `x` [rows][stride] must stay until it is done.
+class Prepared {
+ public:
+  [[gnu::noinline]] Activations prepare(const Weight& weight, const float* x, int64_t stride, int64_t rows) {
+    Activations made{rows, stride, x, nullptr, {}};
+    const int64_t inputs = weight.inputs();
+    if (weight.quantized()) {
+      const int64_t groups = weight.groups(), group = weight.header->group;
+      auto* codes = codes_.take<int8_t>(rows * inputs);
+      auto* scales = scales_.take<float>(rows * groups);
+      auto* sums = sums_.take<float>(rows * groups);
+      auto* code_sums = code_sums_.take<int32_t>(rows * groups);
+      each(rows, [&](int64_t m) {
+        quantize_row(x + m * stride, inputs, group, codes + m * inputs, scales + m * groups, sums + m * groups,
+                     code_sums + m * groups);
+      });
+      made.codes = {codes, scales, sums, code_sums};
+      return made;
+    }
+#ifdef ANYCHIP_BF16
+    if (weight.header->kind == Kind::bfloat16) {
+      made.stride = padded(inputs);
+      auto* out = narrow_.take<bf16>(rows * made.stride);
+      each(rows, [&](int64_t m) {
+        const float* from = x + m * stride;
+        bf16* to = out + m * made.stride;
+        int64_t k = 0;
+        for (; k + W <= inputs; k += W) store(to + k, load(from + k));
+        for (; k < inputs; ++k) to[k] = anychip::narrow(from[k]);
+        if (inputs % 2) to[inputs] = {0};
+      });
+      made.narrow = out;
+      return made;
+    }
+#endif
+    if (inputs % 2) {
+      made.stride = padded(inputs);
+      auto* out = wide_.take<float>(rows * made.stride);
+      each(rows, [&](int64_t m) {
+        std::memcpy(out + m * made.stride, x + m * stride, static_cast<size_t>(inputs) * 4);
+        out[m * made.stride + inputs] = 0;
+      });
+      made.wide = out;
+    }
+    return made;
+  }
+
+ private:
+  template <class Body>
+  static void each(int64_t rows, const Body& body) {
+    in_parallel(rows, FEW, [&](int64_t first, int64_t last) {
+      for (int64_t m = first; m < last; ++m) body(m);
+    });
+  }
+  Scratch codes_, scales_, sums_, code_sums_, narrow_, wide_;
+};
+
+template <class A, class T>
+inline void float_block(const A* x, int64_t stride, int64_t rows, const T* block, int64_t pairs, float* c) {
+  const int64_t parts = rows <= 3 ? 1 : (pairs + DEPTH - 1) / DEPTH;
+  int64_t done = 0;
+  for (int64_t part = 0; part < parts; ++part) {
+    const int64_t depth = (pairs - done) / (parts - part);
+    strip_product(rows, x + 2 * done, stride, block + done * 2 * BLOCK, BLOCK, BLOCK, depth, c, BLOCK, part > 0);
+    done += depth;
+  }
+}
+
+// c [rows][32] = rows first .. first + rows of x times one block of the weight.
+[[gnu::noinline]] inline void block_product(const Weight& weight, int64_t number, const Activations& x, int64_t first, int64_t rows,
+                          float* c) {
+  const char* block = weight.block(number);
+  switch (weight.header->kind) {
+    case Kind::bfloat16: {
+      const auto* packed = reinterpret_cast<const bf16*>(block);
+#ifdef ANYCHIP_BF16
+      float_block(x.narrow + first * x.stride, x.stride, rows, packed, weight.pairs(), c);
+#else
+      float_block(x.wide + first * x.stride, x.stride, rows, packed, weight.pairs(), c);
+#endif
+      return;
+    }
+    case Kind::float32:
+      float_block(x.wide + first * x.stride, x.stride, rows, reinterpret_cast<const float*>(block), weight.pairs(), c);
+      return;
+    case Kind::bits4:
+      return weight.header->minima ? integer_block<4, true>(weight, number, x.codes, first, rows, c)
+                                   : integer_block<4, false>(weight, number, x.codes, first, rows, c);
+    case Kind::bits8:
+      return weight.header->minima ? integer_block<8, true>(weight, number, x.codes, first, rows, c)
+                                   : integer_block<8, false>(weight, number, x.codes, first, rows, c);
+  }
+}
+
+// Call body(first row, rows, block number) for all parts of a [rows] x [blocks] product, in parallel. How a product is
+// cut has no influence on any of its sums.
+template <class Body>
+inline void for_blocks(int64_t rows, int64_t blocks, const Body& body) {
+  if (rows <= FEW) {
+    in_parallel(blocks, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t number = begin; number < end; ++number) body(int64_t{0}, rows, number);
+    });
+    return;
+  }
+  const int64_t chunks = (rows + ROWS - 1) / ROWS;
+  const int64_t strips = std::min(blocks, std::max<int64_t>(1, (4 * threads() + chunks - 1) / chunks));
+  each_task(chunks * strips, [&](int64_t task) {
+    const int64_t chunk = task / strips, strip = task % strips;
+    const int64_t first = chunk * ROWS, count = std::min(ROWS, rows - first);
+    for (int64_t number = blocks * strip / strips; number < blocks * (strip + 1) / strips; ++number)
+      body(first, count, number);
+  });
+}
+
+// Where a product goes: y [rows][stride] of T, plus an optional bias.
+template <class T>
+struct Output {
+  T* y;
+  int64_t stride;
+  const float* bias;
+
+  void put(const float* c, int64_t row, int64_t column, int64_t width) const {
+    T* out = y + row * stride + column;
+    int64_t i = 0;
+    for (; i + W <= width; i += W)
+      store(out + i, bias ? add(load(c + i), load(bias + column + i)) : load(c + i));
+    for (; i < width; ++i) {
+      const float value = bias ? c[i] + bias[column + i] : c[i];
+      if constexpr (sizeof(T) == 2)
+        out[i] = narrow(value);
+      else
+        out[i] = value;
+    }
+  }
+};
+
+template <class T>
+inline void multiply(const Weight& weight, const Activations& x, const Output<T>& out) {
+  const int64_t total = weight.rows();
+  for_blocks(x.rows, weight.blocks(), [&](int64_t first, int64_t rows, int64_t number) {
+    alignas(64) float c[ROWS * BLOCK];
+    block_product(weight, number, x, first, rows, c);
+    const int64_t column = number * BLOCK, width = std::min(BLOCK, total - column);
+    for (int64_t m = 0; m < rows; ++m) out.put(c + m * BLOCK, first + m, column, width);
+  });
+}
+
+enum class Activation : int64_t { silu = 0, gelu = 1, gelu_tanh = 2 };
+
+inline vf activate(vf x, Activation activation) {
+  if (activation == Activation::silu) return mul(x, sigmoid(x));
+  if (activation == Activation::gelu_tanh) {
+    const vf inner = mul(mul(set1(0.7978845608028654f), x), fma(mul(x, x), set1(0.044715f), set1(1.0f)));
+    return mul(x, sigmoid(mul(set1(2.0f), inner)));
+  }
+  float lanes[W];
+  store(lanes, x);
+  for (float& lane : lanes) lane *= 0.5f * std::erfc(lane * -0.7071067811865476f);
+  return load(lanes);
+}
+
+// out [rows][stride] = activation(gate x) * (up x), for a weight whose first half of rows is the gate.
+inline void multiply_gated(const Weight& weight, const Activations& x, Activation activation, float* out,
+                           int64_t stride) {
+  const int64_t half = weight.rows() / 2, blocks = half / BLOCK;
+  for_blocks(x.rows, blocks, [&](int64_t first, int64_t rows, int64_t number) {
+    alignas(64) float gate[ROWS * BLOCK], up[ROWS * BLOCK];
+    block_product(weight, number, x, first, rows, gate);
+    block_product(weight, number + blocks, x, first, rows, up);
+    for (int64_t m = 0; m < rows; ++m)
+      for (int64_t i = 0; i < BLOCK; i += W)
+        store(out + (first + m) * stride + number * BLOCK + i,
+              mul(activate(load(gate + m * BLOCK + i), activation), load(up + m * BLOCK + i)));
+  });
+}
+
+}  // namespace anychip

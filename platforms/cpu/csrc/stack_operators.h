@@ -1,0 +1,106 @@
+// Stacks of layers under a number, so that a step need not name each tensor again.
+#pragma once
+
+#include <map>
+#include <mutex>
+
+#include "stack.h"
+#include "tensors.h"
+
+namespace anychip {
+
+constexpr size_t TENSORS_OF_LAYER = 10;  // as in `Layer`; an empty tensor stands for none
+
+struct Stack {
+  Shape shape;
+  std::vector<Layer> layers;
+  const float* final_norm;
+  std::vector<Tensor> held;  // owns what the layers point at
+  Workspace work;
+};
+
+struct Stacks {
+  std::mutex mutex;
+  std::map<int64_t, std::shared_ptr<Stack>> all;
+  int64_t next = 1;
+};
+
+inline Stacks& stacks() {
+  static Stacks one;
+  return one;
+}
+
+inline std::shared_ptr<Stack> find_stack(int64_t number) {
+  const std::lock_guard<std::mutex> lock(stacks().mutex);
+  const auto found = stacks().all.find(number);
+  check(found != stacks().all.end(), "no such stack");
+  return found->second;
+}
+
+inline const float* floats_or_null(const Tensor& tensor) {
+  if (tensor.numel() == 0) return nullptr;
+  check(tensor.scalar_type() == ScalarType::Float && tensor.is_contiguous(), "a stack's vectors are float32");
+  return data<float>(tensor);
+}
+
+// shape: hidden, heads, kv_heads, dim, inner, activation.
+inline int64_t new_stack(std::vector<int64_t> shape, double eps, std::vector<Tensor> tensors, Tensor final_norm) {
+  check(shape.size() == 6 && tensors.size() % TENSORS_OF_LAYER == 0, "a stack's description has the wrong size");
+  auto made = std::make_shared<Stack>();
+  made->shape = {shape[0], shape[1], shape[2], shape[3], shape[4], static_cast<float>(eps),
+                 static_cast<Activation>(shape[5])};
+  for (size_t at = 0; at < tensors.size(); at += TENSORS_OF_LAYER) {
+    const Tensor* of = tensors.data() + at;
+    made->layers.push_back({floats_or_null(of[0]), weight_of(of[1]), floats_or_null(of[2]), floats_or_null(of[3]),
+                            floats_or_null(of[4]), weight_of(of[5]), floats_or_null(of[6]), floats_or_null(of[7]),
+                            weight_of(of[8]), weight_of(of[9])});
+  }
+  made->final_norm = floats_or_null(final_norm);
+  made->held = std::move(tensors);
+  made->held.push_back(final_norm);
+  const std::lock_guard<std::mutex> lock(stacks().mutex);
+  stacks().all[stacks().next] = made;
+  return stacks().next++;
+}
+
+inline void drop_stack(int64_t number) {
+  const std::lock_guard<std::mutex> lock(stacks().mutex);
+  stacks().all.erase(number);
+}
+
+// x [T, H] embedded tokens -> [T, H] normalized hidden states. planes: k and v of each layer; groups: which of the
+// tables a layer reads; windows: 0 for none.
+inline Tensor run_stack(int64_t number, Tensor x, Tensor positions, Tensor cos_sin, Tensor query_start,
+                        std::vector<Tensor> planes, std::vector<Tensor> tables, std::vector<int64_t> groups,
+                        std::vector<int64_t> windows) {
+  const auto stack = find_stack(number);
+  const Shape& shape = stack->shape;
+  const int64_t tokens = x.size(0), hidden = shape.hidden;
+  check(x.is_contiguous() && x.size(1) == hidden, "a stack's input has another shape");
+  const size_t layers = stack->layers.size();
+  check(planes.size() == 2 * layers && groups.size() == layers && windows.size() == layers, "a layer lacks its cache");
+  Workspace& work = stack->work;
+  float* stream = work.stream.take<float>(tokens * hidden);
+  with_type(x, [&](auto* from) {
+    in_parallel(tokens, ROW_GRAIN, [&](int64_t first, int64_t last) {
+      copy_row(from + first * hidden, (last - first) * hidden, stream + first * hidden);
+    });
+  });
+  const Turns turns{data<float>(cos_sin), cos_sin.size(1)};
+  for (size_t layer = 0; layer < layers; ++layer) {
+    const Tensor &k = planes[2 * layer], &v = planes[2 * layer + 1];
+    const Tensor& table = tables.at(static_cast<size_t>(groups[layer]));
+    const Places places = places_of(positions, query_start, table, windows[layer]);
+    const float* delta = layer ? work.delta.take<float>(tokens * hidden) : nullptr;
+    with_type(k, [&](auto* plane) {
+      using T = std::remove_pointer_t<decltype(plane)>;
+      run_layer(shape, stack->layers[layer], pages_of<T>(k, v), places, turns, tokens, work, delta);
+    });
+  }
+  Tensor out = torch::stable::empty_like(x);
+  const float* delta = work.delta.take<float>(tokens * hidden);
+  with_type(out, [&](auto* to) { add_and_norm(stream, delta, stack->final_norm, tokens, hidden, shape.eps, to); });
+  return out;
+}
+
+}  // namespace anychip

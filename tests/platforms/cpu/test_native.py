@@ -1,0 +1,222 @@
+"""Every native kernel, in each variant that this processor runs, against its op's reference."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from tests.platforms.cpu.native import VARIANTS, native_library
+
+from anychip.ops.attention_cases import attention_cases, batch_inputs, filled_cache, run_attention_case, shuffled_table
+from anychip.ops.bind import bind
+from anychip.ops.op import TOLERANCE, OpSpec
+from anychip.ops.registry import OPS
+from anychip.ops.rope import rotation_table
+from anychip.ops.specs import case_specs
+from anychip.plugin.contract import KVSpec, Plane
+from anychip.testing.compare import difference, normalized_error, wide
+from anychip.weights.weight import Weight
+from anychip_cpu.kernels import cpu_kernels
+from anychip_cpu.native.attention import unsupported
+from anychip_cpu.native.kernels import native_kernels
+from anychip_cpu.native.linear import NativeLinear
+
+DTYPES = ("float32", "bfloat16")
+ROW_WISE = ("rms_norm", "add_rms_norm", "silu_mul", "gelu_mul", "linear", "norm_linear", "gated_mlp")
+
+
+@pytest.fixture(scope="module", params=VARIANTS)
+def library(request):
+    return native_library(request.param)
+
+
+@pytest.fixture
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def bound(library, spec):
+    return bind({**cpu_kernels(), **native_kernels(library, spec)}, spec)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", ROW_WISE)
+def test_row_wise_kernels(library, name, dtype):
+    for index, spec in enumerate(case_specs(dtype)):
+        ops, references = bound(library, spec), bind({}, spec)
+        for case in OPS[name].generate(torch.Generator().manual_seed(index), spec):
+            expected = getattr(references, name)(*(wide(argument) for argument in case.arguments))
+            got = getattr(ops, name)(*case.arguments)
+            wrong = difference(got, expected, getattr(torch, dtype), TOLERANCE["native", dtype])
+            assert not wrong, f"{case.label}: {wrong}"
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_attention_as_a_family(library, dtype):
+    for index, spec in enumerate(case_specs(dtype)):
+        ops, references = bound(library, spec), bind({}, spec)
+        if unsupported(spec, library):
+            continue
+        for case in attention_cases(torch.Generator().manual_seed(index), spec):
+            got, expected = (run_attention_case(chosen, case) for chosen in (ops, references))
+            wrong = difference(got, expected, getattr(torch, dtype), TOLERANCE["native", dtype])
+            assert not wrong, f"{spec.head_dim} {case.label}: {wrong}"
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("normed", [False, True])
+def test_rotating_and_writing_in_one(library, dtype, normed):
+    for index, spec in enumerate(case_specs(dtype)):
+        if unsupported(spec, library):
+            continue
+        table = rotation_table(spec.head_dim // 4 * 2 if normed else spec.head_dim, length=256)
+        gains = torch.randn(2, spec.head_dim, generator=torch.Generator().manual_seed(1)).to(getattr(torch, dtype))
+        for case in attention_cases(torch.Generator().manual_seed(index), spec):
+            results = []
+            for ops in (bound(library, spec), bind({}, spec)):
+                cache, plan = filled_cache(ops, case)
+                norms = (gains[0], gains[1]) if normed else (None, None)
+                q = ops.qk_norm_rope_kv_write(
+                    case.q, case.k, case.v, *norms, 1e-5, case.inputs.positions, table, cache, plan
+                )
+                results.append((q, ops.paged_attention(q, cache, plan, case.scale)))
+            wrong = difference(*results, getattr(torch, dtype), TOLERANCE["native", dtype])
+            assert not wrong, f"{spec.head_dim} {case.label}: {wrong}"
+
+
+def long_step(rows, spec, window, seed=0):
+    """A native cache of rows with (cached, new) tokens, its plan, and the step's queries."""
+    generator = torch.Generator().manual_seed(seed)
+    planes = tuple(Plane(name, (spec.num_kv_heads, spec.head_dim), spec.dtype) for name in "kv")
+    table, blocks = shuffled_table(generator, [sum(row) for row in rows], spec.block_size)
+    kv_spec = KVSpec("full" if window is None else "sliding", planes, window)
+    everything = batch_inputs(tuple((0, sum(row)) for row in rows), table)
+    tokens = sum(sum(row) for row in rows)
+    shape = (tokens, spec.num_kv_heads, spec.head_dim)
+    k, v = (torch.randn(shape, generator=generator).to(getattr(torch, spec.dtype)) for _ in "kv")
+    q = torch.randn(sum(new for _, new in rows), spec.num_heads, spec.head_dim, generator=generator)
+
+    def attend(ops, poison=None):
+        cache = ops.new_cache(kv_spec, blocks, spec.block_size, "cpu")
+        if poison is not None:
+            cache.k.fill_(poison)
+            cache.v.fill_(poison)
+        ops.kv_write(k, v, cache, ops.plan_attention(everything, kv_spec, spec.block_size))
+        plan = ops.plan_attention(batch_inputs(rows, table), kv_spec, spec.block_size)
+        return ops.paged_attention(q.to(k.dtype), cache, plan, spec.head_dim**-0.5)
+
+    return attend
+
+
+LONG = ((1300, 1), (511, 1), (512, 1), (3, 1), (700, 5), (100, 150), (0, 33))
+SPEC = OpSpec(dtype="bfloat16", hidden_size=48, num_heads=6, num_kv_heads=2, head_dim=64, vocab_size=64, block_size=16)
+
+
+@pytest.mark.parametrize("window", [None, 200, 600])
+def test_long_contexts_are_merged(library, window):
+    spec = replace(SPEC, dtype="float32")
+    attend = long_step(LONG, spec, window)
+    got, expected = attend(bound(library, spec)), attend(bind({}, spec))
+    assert normalized_error(got, expected) < TOLERANCE["native", "float32"]
+    control = long_step(LONG, spec, 200 if window is None else window - 1)(bind({}, spec))
+    assert normalized_error(got, control) > 1e-4
+
+
+@pytest.mark.parametrize("window", [None, 77])
+def test_another_requests_garbage_is_never_seen(library, window):
+    attend = long_step(LONG, SPEC, window)
+    ops = bound(library, SPEC)
+    assert torch.equal(attend(ops, float("nan")), attend(ops, 0.0))
+
+
+def test_results_do_not_depend_on_the_number_of_threads(library, one_thread):
+    attend = long_step(LONG, SPEC, None)
+    linear = NativeLinear(library)
+    generator = torch.Generator().manual_seed(0)
+    weight = linear.prepare_weight(Weight(torch.randn(330, 96, generator=generator).bfloat16(), (330, 96)))
+    inputs = [torch.randn(rows, 96, generator=generator).bfloat16() for rows in (1, 7, 16, 17, 130)]
+
+    def everything():
+        return [attend(bound(library, SPEC)), *(linear.linear(x, weight, None) for x in inputs)]
+
+    alone = everything()
+    for threads in (2, 3):
+        torch.set_num_threads(threads)
+        assert all(torch.equal(one, other) for one, other in zip(alone, everything(), strict=True))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_odd_widths_and_many_rows(library, dtype):
+    generator = torch.Generator().manual_seed(0)
+    linear = NativeLinear(library)
+    for rows, columns in ((33, 77), (1, 2), (64, 700)):
+        values = torch.randn(rows, columns, generator=generator).to(getattr(torch, dtype))
+        weight = linear.prepare_weight(Weight(values, (rows, columns)))
+        assert weight.values is None
+        for tokens in (1, 2, 5, 13, 16, 17, 49, 100):
+            x = torch.randn(tokens, columns, generator=generator).to(values.dtype)
+            expected = x.double() @ values.double().T
+            assert normalized_error(linear.linear(x, weight, None), expected) < TOLERANCE["native", dtype]
+
+
+def codes(generator, bits, minima, group, rows=70, columns=512):
+    """Random codes, scales and minima, and the matrix [rows, columns] they mean."""
+    values = torch.randint(0, 1 << bits, (rows, columns), generator=generator, dtype=torch.uint8)
+    scales = (torch.rand(rows, columns // group, generator=generator) * 0.02 + 0.001).half()
+    lowest = torch.randn(rows, columns // group, generator=generator).half() if minima else None
+    wide_codes = values.double() - (0 if minima else 1 << (bits - 1))
+    matrix = wide_codes.view(rows, -1, group) * scales.double()[..., None]
+    if lowest is not None:
+        matrix = matrix + lowest.double()[..., None]
+    return (values, scales, lowest, bits), matrix.view(rows, columns)
+
+
+@pytest.mark.parametrize("group", [32, 64, 128])
+@pytest.mark.parametrize("minima", [False, True])
+@pytest.mark.parametrize("bits", [4, 8])
+def test_quantized_products(library, bits, minima, group):
+    generator = torch.Generator().manual_seed(0)
+    arguments, matrix = codes(generator, bits, minima, group)
+    packed = library.ops.pack_codes(*arguments)
+    for tokens in (1, 2, 3, 4, 5, 9, 16, 17, 60):
+        x = torch.randn(tokens, 512, generator=generator)
+        scale = x.view(tokens, -1, group).abs().amax(-1, keepdim=True) / 127
+        rounded = ((x.view(tokens, -1, group) / scale).round() * scale).view(tokens, 512)
+        got = library.ops.linear(x, packed, None)
+        assert normalized_error(got, rounded.double() @ matrix.T) < 1e-4
+        assert normalized_error(got, x.double() @ matrix.T) < TOLERANCE["int8-activation", "float32"]
+
+
+def test_the_largest_codes_do_not_overflow(library):
+    for bits in (4, 8):
+        values = torch.full((32, 256), (1 << bits) - 1, dtype=torch.uint8)
+        values[1] = 0
+        packed = library.ops.pack_codes(values, torch.ones(32, 8).half(), None, bits)
+        for sign in (1.0, -1.0):
+            x = torch.full((1, 256), sign)
+            expected = x.double() @ (values.double() - (1 << (bits - 1))).T
+            assert normalized_error(library.ops.linear(x, packed, None), expected) < 1e-5
+
+
+def test_models_that_the_attention_kernels_do_not_take(library):
+    assert not unsupported(SPEC, library)
+    for change in ({"head_dim": 24}, {"block_size": 4}, {"block_size": 256}, {"kv_dtype": "int8"}, {"num_heads": 98}):
+        spec = replace(SPEC, **change)
+        assert unsupported(spec, library)
+        assert "paged_attention" not in native_kernels(library, spec)
+
+
+def test_a_wrong_call_is_refused(library):
+    packed = library.ops.pack(torch.ones(32, 8))
+    with pytest.raises(RuntimeError, match="differ in width"):
+        library.ops.linear(torch.ones(1, 9), packed, None)
+    with pytest.raises(RuntimeError, match="not a packed weight"):
+        library.ops.linear(torch.ones(1, 8), torch.zeros(4096, dtype=torch.uint8), None)
+
+
+def test_an_empty_step(library):
+    assert library.ops.linear(torch.ones(0, 8), library.ops.pack(torch.ones(32, 8)), None).shape == (0, 32)
+    attend = long_step(((5, 1),), SPEC, None)
+    assert attend(bound(library, SPEC)).isfinite().all()
