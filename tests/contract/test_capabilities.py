@@ -1,0 +1,173 @@
+"""Every field of `Capabilities` has a reader in the core: the null platform at two values, and a difference to see."""
+
+import dataclasses
+import json
+from itertools import count
+
+import pytest
+import torch
+from torch import distributed
+
+from anychip.config import make_config
+from anychip.engine.engine import Engine
+from anychip.errors import UserError
+from anychip.plugin import Capabilities, Memory
+from anychip.plugin.registry import Registry
+from anychip.runner import TorchPlatform
+from anychip.testing.tiny_model import write_tiny_model
+
+PLUGIN = """
+from anychip.plugin import Capabilities, Memory, PlatformSpec, Probe, hookimpl
+from anychip.testing.null import NullPlatform
+
+
+@hookimpl
+def register_platforms(register):
+    register(PlatformSpec(name="{device}", probe=lambda: Probe(-1), open=lambda devices: NullPlatform({capabilities})))
+"""
+MODEL = {"model_type": "llama", "max_position_embeddings": 512, "vocab_size": 64, "num_hidden_layers": 2}
+
+
+@pytest.fixture
+def engine(plugin, tmp_path):
+    """`engine(capabilities, model, **options)` starts one on the null platform with these capabilities."""
+    engines, numbers = [], count()
+
+    def start(capabilities, model=MODEL, **options):
+        device = f"null{next(numbers)}"
+        plugin(f"dummy-{device}", PLUGIN.format(capabilities=repr(capabilities), device=device))
+        (tmp_path / "config.json").write_text(json.dumps(model))
+        given = {"model": str(tmp_path), "device": device, "load_format": "dummy", "log_level": "error", **options}
+        engines.append(Engine(make_config(given, {}), lambda what, done, total: None))
+        return engines[-1]
+
+    yield start
+    for each in engines:
+        each.close()
+
+
+class Wide(TorchPlatform):
+    """The reference's ops under capabilities of the test's choice."""
+
+    def __init__(self, capabilities):
+        self._capabilities = capabilities
+
+    @property
+    def capabilities(self):
+        return self._capabilities
+
+    @property
+    def device(self):
+        return torch.device("cpu")
+
+    def memory(self):
+        return Memory(2**30, 2**30)
+
+    def synchronize(self):
+        pass
+
+
+def check_dtypes(engine):
+    assert engine(Capabilities(dtypes=("bfloat16", "float32"))).info.dtype == "bfloat16"
+    with pytest.raises(UserError, match="bfloat16"):
+        engine(Capabilities(dtypes=("float32",)), dtype="bfloat16")
+
+
+def check_block_sizes(engine):
+    assert engine(Capabilities(block_sizes=(32, 16))).info.block_size == 32
+    with pytest.raises(UserError, match="block size 32"):
+        engine(Capabilities(block_sizes=(16,)), block_size=32)
+
+
+def check_steps_in_flight(engine):
+    for depth in (1, 2, 3):
+        assert engine(Capabilities(steps_in_flight=depth)).config.steps_in_flight == depth
+    with pytest.raises(UserError, match="2 steps in flight, not 3"):
+        engine(Capabilities(steps_in_flight=2), steps_in_flight=3)
+
+
+def check_batched_tokens(engine):
+    for tokens in (64, 128):
+        assert engine(Capabilities(batched_tokens=tokens)).info.max_num_batched_tokens == tokens
+    assert engine(Capabilities(batched_tokens=64), max_num_batched_tokens=256).info.max_num_batched_tokens == 256
+
+
+def check_memory_utilization(engine):
+    few, many = (
+        engine(Capabilities(memory_utilization=part), max_num_seqs=10_000).info.num_blocks for part in (0.02, 0.04)
+    )
+    assert many == pytest.approx(2 * few, rel=0.01)
+
+
+def check_attention_kinds(engine):
+    sliding = {**MODEL, "sliding_window": 32}
+    assert engine(Capabilities(attention_kinds=("full", "sliding")), sliding).info.num_blocks > 1
+    with pytest.raises(UserError, match="no sliding attention"):
+        engine(Capabilities(attention_kinds=("full",)), sliding)
+
+
+def check_weight_formats(engine):
+    assert engine(Capabilities(weight_formats=("int8",)), quantization="int8").config.quantization == "int8"
+    with pytest.raises(UserError, match="quantization int8"):
+        engine(Capabilities(weight_formats=("int4",)), quantization="int8")
+
+
+def check_refused_references(engine, tmp_path):
+    source = write_tiny_model(tmp_path / "tiny")
+    config = make_config({"model": str(source), "block_size": 16, "max_num_batched_tokens": 64, "threads": 1}, {})
+    for refused in ((), ("paged_attention",)):
+        runner = Wide(Capabilities(refused_references=refused)).runner(config)
+        if refused:
+            with pytest.raises(UserError, match="no usable kernel for paged_attention"):
+                runner.load(_source(source), lambda what, done, total: None)
+        else:
+            runner.load(_source(source), lambda what, done, total: None)
+            runner.close()
+
+
+def check_collective_backend(engine, tmp_path):
+    with pytest.raises(UserError, match="no collectives"):
+        Wide(Capabilities(collective_backend=None)).communicator((0,))
+    distributed.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+    try:
+        communicator = Wide(Capabilities(collective_backend="gloo")).communicator((0,))
+        assert (communicator.rank, communicator.size) == (0, 1)
+    finally:
+        distributed.destroy_process_group()
+
+
+CHECKS = {name.removeprefix("check_"): check for name, check in globals().items() if name.startswith("check_")}
+
+
+def _source(folder):
+    from anychip.weights.source import resolve_model
+
+    return resolve_model(str(folder))
+
+
+@pytest.mark.parametrize("field", CHECKS)
+def test_a_field_changes_what_the_core_does(engine, tmp_path, field):
+    check = CHECKS[field]
+    check(engine, tmp_path) if check.__code__.co_argcount == 2 else check(engine)
+
+
+def test_every_field_is_tried_at_two_values():
+    assert set(CHECKS) == {field.name for field in dataclasses.fields(Capabilities)}
+
+
+def test_by_default_little_is_promised():
+    assert Capabilities() == Capabilities(
+        dtypes=("float32",),
+        block_sizes=(16,),
+        steps_in_flight=1,
+        attention_kinds=("full", "sliding"),
+        weight_formats=(),
+        refused_references=(),
+        collective_backend=None,
+    )
+
+
+def test_the_null_platform_takes_any_capabilities():
+    platform = Registry().choose("null").open()
+    assert platform.capabilities.steps_in_flight == 2
+    assert platform.memory() == Memory(2**30, 2**30)
