@@ -17,8 +17,33 @@ from imports import Import, imports
 from sources import Source, run, sources
 
 CORE = "core/anychip/"
-LAYER_0 = ("__init__", "config", "errors", "log", "sampling_params", "version", "plugin", "engine", "cache", "text")
-LAYER_1 = ("ops", "sample", "weights", "models", "parallel", "runner", "reference", "triton", "testing", "cli")
+LAYER_0 = (
+    "__init__",
+    "config",
+    "errors",
+    "llm",
+    "log",
+    "progress",
+    "sampling_params",
+    "version",
+    "plugin",
+    "engine",
+    "cache",
+    "text",
+)
+LAYER_1 = (
+    "ops",
+    "sample",
+    "weights",
+    "models",
+    "parallel",
+    "runner",
+    "reference",
+    "triton",
+    "testing",
+    "cli",
+    "__main__",
+)
 LIGHT = {"weights.__init__", "weights.gguf_metadata", "weights.gguf_types", "weights.json_file"}  # the tokenizer's too
 HEAVY = ("torch", "transformers")
 SERVES = "core/anychip/cli/"  # the command line puts core and api together, inside functions

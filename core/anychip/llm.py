@@ -10,8 +10,8 @@ from anychip.config import EngineConfig, make_config
 from anychip.engine.collect import Collected, Collector
 from anychip.engine.engine import Engine
 from anychip.engine.input import InputProcessor, Prompt, default_sampling
-from anychip.engine.messages import Abort
 from anychip.engine.locate import locate_model
+from anychip.engine.messages import Abort
 from anychip.engine.outputs import RequestOutput
 from anychip.engine.results import Gathered
 from anychip.errors import RequestError, UserError

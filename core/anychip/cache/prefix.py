@@ -16,7 +16,7 @@ BlockHash = bytes
 
 def root_hash(salt: str) -> BlockHash:
     """The parent of a sequence's first block; sequences with different salts never meet."""
-    return blake2b(salt.encode(), digest_size=16).digest()
+    return blake2b(salt.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def extend_chain(chain: list[BlockHash], tokens: Int32, block_size: int, root: BlockHash) -> None:

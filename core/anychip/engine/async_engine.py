@@ -29,8 +29,9 @@ from anychip.engine.messages import (
     decode_from_engine,
     encode,
 )
-from anychip.engine.outputs import Delta, RequestOutput, TokenLogprobs
+from anychip.engine.outputs import RequestOutput
 from anychip.engine.results import Gathered
+from anychip.engine.stream import RequestStream
 from anychip.errors import EngineDeadError, UserError
 from anychip.plugin.contract import ModelSource
 from anychip.sampling_params import SamplingParams
@@ -40,68 +41,6 @@ from anychip.text.tokenizer import Tokenizer
 
 CLOSE_SECONDS = 10.0
 ProgressCallback = Callable[[str, int, int], None]
-
-
-class RequestStream:
-    """An open request: iterate it for deltas. Abandoning the iteration aborts the request."""
-
-    def __init__(self, engine: AsyncEngine, collected: Collected) -> None:
-        self._engine = engine
-        self._collected = collected
-        self._changed = asyncio.Event()
-
-    @property
-    def request_id(self) -> str:
-        """The id given or made."""
-        return self._collected.request_id
-
-    @property
-    def prompt_text(self) -> str | None:
-        """The prompt, if it was text."""
-        return self._collected.prepared.text
-
-    @property
-    def prompt_token_ids(self) -> list[int]:
-        """The prompt in token ids."""
-        return self._collected.prepared.token_ids
-
-    @property
-    def num_cached_tokens(self) -> int:
-        """Prompt tokens found in the prefix cache; known once the first delta is there."""
-        return self._collected.num_cached_tokens
-
-    @property
-    def waited(self) -> float:
-        """Seconds in the queue; known once the first delta is there."""
-        return self._collected.waited
-
-    @property
-    def prompt_logprobs(self) -> list[TokenLogprobs | None] | None:
-        """One a prompt token, None for the first; complete once the first delta of choice 0 is there."""
-        return self._collected.prompt_logprobs
-
-    def wake(self) -> None:
-        """Called by the engine when something came."""
-        self._changed.set()
-
-    def abort(self) -> None:
-        """Stop the request; harmless when it is over."""
-        self._engine.abort(self)
-
-    async def __aiter__(self) -> AsyncIterator[Delta]:
-        """Deltas of all choices until each has a finish reason. Raises `EngineDeadError`."""
-        try:
-            while True:
-                self._changed.clear()
-                for delta in self._collected.take():
-                    yield delta
-                if self._collected.open == 0 and not self._collected.deltas:
-                    return
-                if self._engine.dead:
-                    raise EngineDeadError(self._engine.last_words)
-                await self._changed.wait()
-        finally:
-            self.abort()
 
 
 class AsyncEngine:
@@ -190,14 +129,14 @@ class AsyncEngine:
     ) -> AsyncIterator[RequestOutput]:
         """Yield the whole output so far each time something is added, as vLLM's engine does."""
         stream = self.submit(prompt, params, request_id=request_id, priority=priority)
-        gathered = Gathered(stream._collected)
+        gathered = Gathered(stream.collected)
         async for delta in stream:
             gathered.add(delta)
             yield gathered.output()
 
     def abort(self, stream: RequestStream) -> None:
         """Stop a request; harmless when it is over."""
-        collected = stream._collected
+        collected = stream.collected
         self._streams.pop(collected, None)
         handles = self._collector.close(collected)
         if handles and not self.dead:

@@ -79,7 +79,8 @@ class BlockCopy:
 class Batch:
     """One step: a ragged batch in which rows with a single token come first.
 
-    The arrays are the scheduler's own and change at its next step: a runner copies what it needs before `submit` returns.
+    The arrays are the scheduler's own and change at its next step: a runner copies what it needs before `submit`
+    returns.
     A step with no tokens is legal; it only admits and retires rows.
     """
 
@@ -120,8 +121,9 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Logprobs:
-    """Log-probabilities of N tokens and of up to K alternatives each, best first; from the model's own logits,
-    before penalties and temperature.
+    """Log-probabilities of N tokens and of up to K alternatives each, best first.
+
+    They are those of the model's own logits, before penalties and temperature.
 
     `token_ids` [N, K+1] int32 and `values` [N, K+1] float32 hold the token itself in column 0; `ranks` [N] counts
     from 1. K is the largest number that any row asked for.
@@ -147,7 +149,10 @@ def _no_rows() -> Int32:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a step brought back. `rows` that sampled, in batch order; row i gave token_ids[token_start[i]:token_start[i+1]]."""
+    """What a step brought back.
+
+    `rows` sampled, in batch order; row i gave token_ids[token_start[i]:token_start[i+1]].
+    """
 
     rows: Int32 = field(default_factory=_no_rows)
     token_start: Int32 = field(default_factory=lambda: np.zeros(1, np.int32))

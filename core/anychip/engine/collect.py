@@ -135,7 +135,7 @@ class Collector:
         return list(dict.fromkeys(self._by_handle.values()))
 
     def collect(self, outputs: StepOutputs) -> tuple[list[Collected], tuple[int, ...]]:
-        """Take in a message; the requests that gained something, and handles to abort since a stop string ended them."""
+        """Take in a message; the requests that gained something, and handles that a stop string ended, to abort."""
         for scheduled in outputs.scheduled:
             if (collected := self._by_handle.get(scheduled.handle)) and collected.choices[scheduled.handle].index == 0:
                 collected.num_cached_tokens, collected.waited = scheduled.cached_tokens, scheduled.waited

@@ -43,7 +43,7 @@ class InputProcessor:
         self.info = info
         self.eos_ids = _eos_ids(source, tokenizer)
         self._handles = count(1)
-        self._random = random.Random(seed)  # noqa: S311 (not for secrets)
+        self._random = random.Random(seed)
 
     def prepare(
         self,
@@ -124,8 +124,8 @@ class InputProcessor:
             return limit - length
         if length + params.max_tokens > limit:
             raise RequestError(
-                f"This model's maximum context length is {limit} tokens, but {length + params.max_tokens} were requested: "
-                f"{length} in the prompt and {params.max_tokens} in max_tokens.",
+                f"This model's maximum context length is {limit} tokens, but {length + params.max_tokens} were "
+                f"requested: {length} in the prompt and {params.max_tokens} in max_tokens.",
                 "max_tokens",
                 "Shorten the prompt or lower max_tokens.",
             )

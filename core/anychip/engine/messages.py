@@ -89,7 +89,7 @@ class EngineInfo(msgspec.Struct, tag=True, frozen=True, kw_only=True):
 
 
 class Failure(msgspec.Struct, tag=True, frozen=True):
-    """The engine cannot start, or has to end. `remedy` is empty when it is our own bug; `detail` holds a traceback then."""
+    """The engine cannot start, or has to end. Our own bugs have no `remedy`, but a traceback in `detail`."""
 
     message: str
     remedy: str = ""

@@ -53,7 +53,7 @@ def plan_cache(info: ModelInfo, memory: Memory, config: EngineConfig) -> KVPlan:
     longest = min(config.max_model_len or info.max_model_len, info.max_model_len)
     if config.max_model_len and config.max_model_len > info.max_model_len:
         raise UserError(
-            f"--max-model-len {config.max_model_len} exceeds the {info.max_model_len} positions the model was made for.",
+            f"--max-model-len {config.max_model_len} exceeds the {info.max_model_len} positions of the model.",
             f"Use --max-model-len {info.max_model_len} or less.",
         )
     budget = config.kv_cache_memory_bytes or int(memory.free * config.memory_utilization)

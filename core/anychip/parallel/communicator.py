@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 import torch.distributed as distributed
 
-from anychip.plugin.contract import Communicator
+from anychip.plugin.communicator import Communicator
 
 
 class TorchCommunicator(Communicator):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from anychip.plugin.communicator import Communicator
 from anychip.plugin.contract import (
     API_VERSION,
     Capabilities,
-    Communicator,
     Control,
     KVGroup,
     KVPlan,

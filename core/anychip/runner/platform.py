@@ -14,7 +14,8 @@ from anychip.config import EngineConfig
 from anychip.engine.batch import Batch
 from anychip.ops.op import Kernel, OpSpec
 from anychip.ops.parts import Ops
-from anychip.plugin.contract import Communicator, KVPlan, Pending, Platform, Runner
+from anychip.plugin.communicator import Communicator
+from anychip.plugin.contract import KVPlan, Pending, Platform, Runner
 from anychip.runner.host_threads import available_processors
 from anychip.runner.inputs import DeviceBatch, upload
 from anychip.weights.weight import Weight
