@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -16,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import psutil
 import pytest
 from tests.api.running import SCRIPT, RunningServer, read_events
 
@@ -41,9 +41,10 @@ def running(folder: Path, engine: dict[str, Any] | None = None, **options: Any) 
             server.stop()
 
 
-def engine_process(server: RunningServer) -> psutil.Process:
-    (child,) = psutil.Process(server.process.pid).children()
-    return child
+def kill_engine(server: RunningServer) -> None:
+    pid = server.process.pid
+    (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    os.kill(int(child), signal.SIGKILL)
 
 
 def test_a_port_in_use_is_found_before_anything_loads() -> None:
@@ -163,7 +164,7 @@ def test_a_dead_engine_ends_every_request_and_the_server(tmp_path: Path) -> None
         deadline = time.monotonic() + 10
         while server.metric("num_requests_waiting") == 0:  # all rows run, and one waits
             assert time.monotonic() < deadline
-        engine_process(server).kill()
+        kill_engine(server)
         events = list(read_events(lines))
         assert json.loads(events[-1])["error"]["code"] == "engine_dead"
         assert whole.result(10).status_code == 503
