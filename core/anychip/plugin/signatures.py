@@ -8,7 +8,7 @@ from typing import Any
 
 from anychip.errors import UserError
 
-CONTRACT = ("anychip.plugin.contract", "anychip.runner.platform")
+CONTRACT = ("anychip.plugin.contract", "anychip.plugin.communicator", "anychip.runner.platform")
 """Modules whose classes the core calls through."""
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

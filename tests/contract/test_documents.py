@@ -1,0 +1,74 @@
+"""The documents of the contract say what the code says."""
+
+import re
+
+import pytest
+
+import contract_page
+import embed
+import platforms_table
+from anychip.ops.registry import OPS
+from anychip.plugin.contract import Platform, Runner, Step
+from anychip.plugin.signatures import members
+from anychip.runner import TorchPlatform
+from sources import ROOT
+
+QUOTE = re.compile(r"<!-- quote: (?P<path>\S+) -->\n```\w+\n(?P<text>.*?)```", re.DOTALL)
+GUIDE = (ROOT / "docs" / "write-a-platform.md").read_text()
+A_DOZEN = 12
+
+
+def test_the_lists_of_the_contract_are_those_of_the_code():
+    text = (ROOT / contract_page.DOCUMENT).read_text()
+    assert embed.part(text, contract_page.NAME) == contract_page.page(), "run ci/contract_page.py"
+
+
+def test_every_hook_and_op_is_listed_with_its_signature():
+    text = (ROOT / contract_page.DOCUMENT).read_text()
+    assert len(contract_page.hooks()) == 5
+    for line in contract_page.hooks():
+        assert line in text
+    for op in OPS.values():
+        assert f"`{contract_page.op_signature(op)}`" in text
+
+
+def test_the_contract_is_small():
+    """A member more is a decision: it needs two users and a line here."""
+    assert list(members(Platform)) == ["capabilities", "memory", "runner", "communicator"]
+    assert list(members(Runner)) == ["load", "measure", "start", "submit", "control", "close"]
+    assert list(members(Step)) == ["finish"]
+    wide = [name for name in members(TorchPlatform) if name not in members(Platform)]
+    assert len(wide) <= A_DOZEN
+    needed = [name for name in wide if getattr(vars(TorchPlatform)[name], "__isabstractmethod__", False)]
+    assert needed == ["device", "synchronize"]
+
+
+@pytest.mark.parametrize("document", platforms_table.DOCUMENTS)
+def test_the_table_of_ops_is_what_the_platforms_say(document):
+    before = embed.part((ROOT / document).read_text(), platforms_table.NAME)
+    assert platforms_table.table(before) == before, "run ci/platforms_table.py"
+
+
+def test_the_column_of_a_platform_that_cannot_run_here_stays():
+    text = "| op | `reference` | `chip` |\n| --- | --- | --- |\n| `rope` | Reference | No (no rotary unit) |"
+    assert platforms_table.columns(text)["chip"] == {"rope": "No (no rotary unit)"}
+    assert platforms_table.columns("") == {}
+
+
+def test_the_guide_quotes_the_example():
+    quotes = list(QUOTE.finditer(GUIDE))
+    assert len(quotes) == GUIDE.count("<!-- quote:") == 4
+    for quote in quotes:
+        assert quote["text"].strip() in (ROOT / quote["path"]).read_text()
+
+
+def test_the_guide_quotes_all_of_the_example():
+    quoted = "".join(quote["text"] for quote in QUOTE.finditer(GUIDE) if "toy-platform" in quote["path"])
+    for path in (ROOT / "examples" / "toy-platform").glob("*.*"):
+        for line in path.read_text().splitlines():
+            assert line in quoted or "import" in line or line.startswith('"""A platform in forty lines'), line
+
+
+def test_the_null_platform_is_as_short_as_the_guide_says():
+    lines = len((ROOT / "core" / "anychip" / "testing" / "null.py").read_text().splitlines())
+    assert lines <= 180
