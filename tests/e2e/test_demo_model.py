@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from tests.e2e.oracle import PROMPTS, Oracle, Recorder, demo_path, greedy, worst_error
+from tests.e2e.oracle import PROMPTS, Oracle, Recorder, demo_path, greedy, relative_error
 
 from anychip import LLM
 from anychip.text.load import load_tokenizer
@@ -70,7 +70,7 @@ def test_logits_of_requests_at_once(demo: LLM, oracle: Oracle, prompts: list[lis
     many = (prompts * 2)[:32]
     recorder = Recorder(demo)
     outputs = greedy(demo, many, TOKENS)
-    assert worst_error(recorder, oracle, many, outputs) < LIMITS[dtype]
+    assert relative_error(recorder, oracle, many, outputs) < LIMITS[dtype]
 
 
 def test_logits_of_chunked_prefill(oracle: Oracle, prompts: list[list[int]], dtype: str) -> None:
@@ -79,7 +79,7 @@ def test_logits_of_chunked_prefill(oracle: Oracle, prompts: list[list[int]], dty
         recorder = Recorder(llm)
         outputs = greedy(llm, long, TOKENS)
         assert llm.engine.scheduler.stats.steps_total > len(joined(long)) // 16
-        assert worst_error(recorder, oracle, long, outputs) < LIMITS[dtype]
+        assert relative_error(recorder, oracle, long, outputs) < LIMITS[dtype]
 
 
 def test_logits_of_a_cached_prefix(demo: LLM, oracle: Oracle, prompts: list[list[int]], dtype: str) -> None:
@@ -90,7 +90,7 @@ def test_logits_of_a_cached_prefix(demo: LLM, oracle: Oracle, prompts: list[list
     recorder = Recorder(demo)
     outputs = greedy(demo, long, TOKENS)
     assert demo.engine.scheduler.stats.prefix_hits_total - before >= 4 * (len(shared) // 16) * 16
-    assert worst_error(recorder, oracle, long, outputs) < LIMITS[dtype]
+    assert relative_error(recorder, oracle, long, outputs) < LIMITS[dtype]
 
 
 def test_another_models_logits_would_fail(demo: LLM, oracle: Oracle, prompts: list[list[int]], dtype: str) -> None:
@@ -98,4 +98,4 @@ def test_another_models_logits_would_fail(demo: LLM, oracle: Oracle, prompts: li
     recorder = Recorder(demo)
     outputs = greedy(demo, prompts[:1], 4)
     shifted = [[*prompts[0][1:], prompts[0][0]]]
-    assert worst_error(recorder, oracle, shifted, outputs) > 10 * LIMITS[dtype]
+    assert relative_error(recorder, oracle, shifted, outputs) > 10 * LIMITS[dtype]
