@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from anychip.config import make_config
 from anychip.engine.batch import SAMPLE, AdmittedRow, Batch, Float32, Int32, RowSampling
 from anychip.engine.locate import locate_model
 from anychip.engine.sizing import group_layers, resolve_config
@@ -37,7 +38,7 @@ class Bench:
         self.dtype = dtype
         platform: Platform = subject.platform
         options = {"model": str(subject.model(attention)), "dtype": dtype, "max_num_batched_tokens": MAX_TOKENS}
-        config = resolve_config(subject.config(**options, max_num_seqs=MAX_ROWS), platform.capabilities)
+        config = resolve_config(make_config(subject.options(**options, max_num_seqs=MAX_ROWS)), platform.capabilities)
         assert config.block_size, "the config is unresolved"
         self.block_size = config.block_size
         self._step = 0

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from anychip.config import make_config
 from anychip.engine.batch import RowSampling
 from anychip.engine.engine import Engine
 from anychip.engine.messages import Abort, Finished, StepOutputs, Submit
@@ -21,11 +22,13 @@ BLOCKS = 40
 
 def random_run(subject: Subject) -> str:
     """Each sequence ends once, with no more tokens than it asked for; nothing is left held."""
-    engine = Engine(subject.config(dtype=subject.dtype), _quiet)
+    engine = Engine(make_config(subject.options(dtype=subject.dtype)), _quiet)
     block_bytes = engine.info.kv_cache_bytes // engine.info.num_blocks
     engine.close()
     blocks = max(BLOCKS, 2 + engine.info.max_model_len // engine.info.block_size)
-    engine = Engine(subject.config(dtype=subject.dtype, kv_cache_memory_bytes=blocks * block_bytes), _quiet)
+    engine = Engine(
+        make_config(subject.options(dtype=subject.dtype, kv_cache_memory_bytes=blocks * block_bytes)), _quiet
+    )
     try:
         crowd = Crowd(engine, random.Random(5))
         for step in range(1, subject.steps + 1):

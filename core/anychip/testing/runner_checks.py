@@ -80,7 +80,7 @@ def _without(subject: Subject, member: str, plain: Any) -> str:
         return f"{member}() is the default, which changes nothing"
     tried = []
     for dtype in subject.capabilities.dtypes:
-        with Bench(subject, dtype) as bench:
+        with _counted(platform, member) as count, Bench(subject, dtype) as bench:
             given = _teacher_forced(bench)
         with _replaced(platform, member, plain), Bench(subject, dtype) as bench:
             wanted = _teacher_forced(bench)
@@ -88,8 +88,22 @@ def _without(subject: Subject, member: str, plain: Any) -> str:
         require(
             error <= TOLERANCE[dtype], f"{dtype}: with {member}() off by {error:.3g}, tolerance {TOLERANCE[dtype]:.3g}"
         )
-        tried.append(f"{dtype}: {error:.1e}")
+        tried.append(f"{dtype}: {count[0]} replaced, {error:.1e}")
     return "; ".join(tried)
+
+
+@contextmanager
+def _counted(platform: object, member: str) -> Iterator[list[int]]:
+    """Count how often a member gives something else than it is offered."""
+    original, count = getattr(platform, member), [0]
+
+    def counting(offered: Any, *arguments: Any) -> Any:
+        given = original(offered, *arguments)
+        count[0] += given is not None and given is not offered
+        return given
+
+    with _replaced(platform, member, counting):
+        yield count
 
 
 @contextmanager

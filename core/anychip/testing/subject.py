@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anychip.config import EngineConfig, make_config
+from anychip.config import make_config
 from anychip.plugin.contract import Capabilities, Platform
 from anychip.plugin.registry import Chosen, Registry
 from anychip.testing.null import NullPlatform
@@ -118,7 +118,7 @@ class Subject:
         """The tiny model in an engine process of its own."""
         from anychip.engine.async_engine import AsyncEngine
 
-        engine = self.loop.run(AsyncEngine.create(self.config(dtype=self.dtype)))
+        engine = self.loop.run(AsyncEngine.create(make_config(self.options(dtype=self.dtype))))
         self._stack.callback(lambda: self.loop.run(engine.close()))
         return engine
 
@@ -127,7 +127,3 @@ class Subject:
         """The type in which results are compared token by token: float32 if the platform has it."""
         dtypes = self.capabilities.dtypes
         return "float32" if "float32" in dtypes else dtypes[0]
-
-    def config(self, **changes: Any) -> EngineConfig:
-        """`options` as a config."""
-        return make_config(self.options(**changes))
