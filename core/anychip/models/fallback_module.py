@@ -8,13 +8,20 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
+from huggingface_hub import errors
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from anychip.errors import UserError
-from anychip.models.fallback_attention import NAME, register
+from anychip.models.fallback_attention import NAME, HostingError, register
 from anychip.models.layers import Linear
 from anychip.ops.parts import Ops
+
+FOREIGN_FAILURES: tuple[type[Exception], ...] = (
+    AssertionError, AttributeError, HostingError, ImportError, LookupError, RuntimeError, TypeError, ValueError,
+    getattr(errors, "StrictDataclassError", ValueError),
+)  # fmt: skip
+"""What another library's code may raise when it is run in a way it does not know."""
 
 
 class ParametersOnMeta(TorchFunctionMode):
@@ -61,7 +68,6 @@ class Given(nn.Module):
 
 def read_config(config: Mapping[str, Any]) -> Any:
     """transformers' own config object, for a causal language model that it implements itself."""
-    from huggingface_hub import errors
     from transformers import CONFIG_MAPPING
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
@@ -73,7 +79,7 @@ def read_config(config: Mapping[str, Any]) -> Any:
         )
     try:
         return CONFIG_MAPPING[model_type].from_dict(dict(config))
-    except (ValueError, TypeError, KeyError, getattr(errors, "StrictDataclassError", ValueError)) as error:
+    except FOREIGN_FAILURES as error:
         raise UserError(f"transformers cannot read the config of this {model_type} model: {error}") from error
 
 

@@ -11,16 +11,11 @@ from torch import nn
 
 from anychip.errors import UserError
 from anychip.models.fallback_attention import STEP, AttentionCall, HostingError, Recorder
-from anychip.models.fallback_module import build, head_of, read_config
+from anychip.models.fallback_module import FOREIGN_FAILURES, build, head_of, read_config
 from anychip.ops.bind import bind
 from anychip.ops.op import OpSpec
 from anychip.ops.specs import case_specs
 from anychip.plugin.contract import KVSpec, Plane
-
-FOREIGN_FAILURES = (
-    AssertionError, AttributeError, HostingError, ImportError, LookupError, RuntimeError, TypeError, ValueError,
-)  # fmt: skip
-"""What another library's code may raise when it is run in a way it does not know."""
 
 LENGTH_DEPENDENT = ("dynamic", "longrope")
 """Rotary types whose frequencies change with the longest request of a batch, beyond the original context."""

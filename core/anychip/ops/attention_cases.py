@@ -154,6 +154,8 @@ def _with_strided_inputs(case: AttentionCase) -> AttentionCase:
 def reference_cache(case: AttentionCase) -> tuple[Any, Any]:
     """The case's history in the reference's own cache, and the plan of its step."""
     cache = new_cache(case.spec, case.num_blocks, case.block_size, "cpu")
+    cache.k.zero_()  # entries never written are compared too
+    cache.v.zero_()
     if case.history is not None:
         plan = plan_attention(case.history, case.spec, case.block_size)
         kv_write(case.history_k, case.history_v, cache, plan)
