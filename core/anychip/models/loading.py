@@ -12,12 +12,15 @@ from torch import nn
 from anychip.errors import UserError
 from anychip.models.layers import Linear
 from anychip.models.model import Model
+from anychip.weights.concatenate import concatenate
 from anychip.weights.weight import Weight
 
 NOT_WEIGHTS = re.compile(r"(rotary_emb\.inv_freq|rope_freqs\.weight|\.masked_bias|\.attn\.bias|\.attention\.bias)$")
 """Tensors that old checkpoints hold and no module wants: tables that are computed."""
 
 Prepare = Callable[[Weight], Weight]
+Tensor = torch.Tensor | Weight
+"""What a checkpoint holds: plain values, or a quantized matrix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +35,19 @@ class Slot:
 
 
 def load_weights(
-    model: Model, stream: Iterator[tuple[str, torch.Tensor]], device: torch.device | str, prepare: Prepare
+    model: Model, stream: Iterator[tuple[str, Tensor]], device: torch.device | str, prepare: Prepare
 ) -> None:
     """Fill `model` from named checkpoint tensors in any order, and bring what it computes itself to `device`.
 
-    Each `Linear` passes through `prepare` as soon as it is complete. Raises `UserError` that names the tensor when one
-    is missing, unknown, given twice or of another shape.
+    Each `Linear` passes through `prepare` as soon as it is complete, quantized if all its parts are, and alike. Raises
+    `UserError` that names the tensor when one is missing, unknown, given twice or of another shape.
     """
     slots = checkpoint_slots(model)
     waiting = {id(slot.module): 0 for slot in slots.values()}
     for slot in slots.values():
         waiting[id(slot.module)] += 1
     given: set[str] = set()
+    quantized = _Quantized(torch.device(device))
     for name, tensor in model.translate(stream):
         if name not in slots:
             _check_ignorable(model, name)
@@ -51,13 +55,17 @@ def load_weights(
         slot = slots[name]
         _check(name, tensor, slot, given)
         given.add(name)
-        _fill(slot, tensor, torch.device(device))
+        if isinstance(tensor, Weight):
+            quantized.take(slot, tensor)
+        else:
+            _fill(slot, tensor, torch.device(device))
         waiting[id(slot.module)] -= 1
         if not waiting[id(slot.module)] and isinstance(slot.module, Linear):
+            quantized.complete(slot.module)
             slot.module.weight = prepare(slot.module.weight)
     if missing := [name for name in slots if name not in given]:
         raise _bad_checkpoint(f"lacks {_some(missing)}")
-    _tie(model, prepare)
+    _tie(model, prepare, quantized)
     model.to(device)
 
 
@@ -115,17 +123,55 @@ def _fill(slot: Slot, tensor: torch.Tensor, device: torch.device) -> None:
     target.copy_(tensor)
 
 
-def _tie(model: Model, prepare: Prepare) -> None:
+class _Quantized:
+    """Quantized parts on their way into a model."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.parts: dict[int, list[tuple[Slot, Weight]]] = {}
+        self.owners: dict[int, Weight] = {}
+        """By module that is no `Linear`: the matrix it was filled from, for those tied to it."""
+
+    def take(self, slot: Slot, weight: Weight) -> None:
+        """Keep a part of a `Linear` until all are there; anything else is filled with plain values."""
+        if isinstance(slot.module, Linear):
+            self.parts.setdefault(id(slot.module), []).append((slot, weight))
+            return
+        self.owners[id(slot.module)] = weight
+        _fill(slot, weight.dequantize(getattr(slot.module, slot.attribute).dtype), self.device)
+
+    def complete(self, linear: Linear) -> None:
+        """Make one quantized weight of the parts, or plain values where they differ."""
+        parts = sorted(self.parts.pop(id(linear), []), key=lambda part: part[0].first_row or 0)
+        if not parts:
+            return
+        whole = concatenate([weight for _, weight in parts])
+        if whole is not None and whole.shape == linear.weight.shape:
+            linear.weight = _with_quantized(linear.weight, whole)
+            return
+        values = linear.weight.values
+        assert values is not None, "prepared before it was complete"
+        for slot, weight in parts:
+            _fill(slot, weight.dequantize(values.dtype), self.device)
+
+
+def _with_quantized(weight: Weight, quantized: Weight) -> Weight:
+    return replace(weight, values=quantized.values, quantization=quantized.quantization)
+
+
+def _tie(model: Model, prepare: Prepare, quantized: _Quantized) -> None:
     """Give each tied `Linear` the values of the module that owns them."""
     for path, owner in model.ties.items():
         linear, source = model.get_submodule(path), model.get_submodule(owner)
         values = source.weight
         assert isinstance(linear, Linear), f"{path} is tied and no Linear"
         assert isinstance(values, torch.Tensor), f"{owner} owns no plain weight"
-        linear.weight = prepare(replace(linear.weight, values=values.data))
+        matrix = quantized.owners.get(id(source))
+        plain = replace(linear.weight, values=values.data)
+        linear.weight = prepare(plain if matrix is None else _with_quantized(linear.weight, matrix))
 
 
-def _check(name: str, tensor: torch.Tensor, slot: Slot, given: set[str]) -> None:
+def _check(name: str, tensor: Tensor, slot: Slot, given: set[str]) -> None:
     if name in given:
         raise _bad_checkpoint(f"holds {name} twice")
     if tuple(tensor.shape) != slot.shape:

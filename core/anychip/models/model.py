@@ -51,8 +51,12 @@ class Model(nn.Module, ABC):
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """[L, H] -> [L, V], in the model's dtype."""
 
-    def translate(self, stream: Iterator[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
-        """Names and layouts of the checkpoint -> those of the modules; by default they are the same."""
+    def translate(self, stream: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+        """Names and layouts of the checkpoint -> those of the modules; by default they are the same.
+
+        Values are tensors, or a `Weight` where the checkpoint's format is kept: only for models that do not override
+        this.
+        """
         return stream
 
     def is_superfluous(self, name: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 import torch
@@ -22,6 +22,7 @@ from anychip.plugin.contract import Capabilities, ModelSource, Progress
 from anychip.weights.dummy import dummy_weights
 from anychip.weights.gguf import read_gguf
 from anychip.weights.safetensors import read_safetensors
+from anychip.weights.weight import Weight
 
 if TYPE_CHECKING:
     from anychip.runner.platform import TorchPlatform
@@ -67,8 +68,9 @@ def weight_stream(
     dtype: torch.dtype,
     device: torch.device,
     progress: Progress,
-) -> Iterator[tuple[str, torch.Tensor]]:
-    """The checkpoint's tensors by name, one at a time."""
+    formats: Collection[str] = (),
+) -> Iterator[tuple[str, torch.Tensor | Weight]]:
+    """The checkpoint's tensors by name, one at a time; those in one of the platform's `formats` stay quantized."""
     if config.load_format == "dummy":
         return _dummy_stream(model, dtype, device, progress)
     if config.load_format not in ("auto", source.kind):
@@ -79,12 +81,15 @@ def weight_stream(
     def report(done: int, total: int) -> None:
         progress(LOADING, done, total)
 
-    return read_gguf(source.path, report) if source.kind == "gguf" else read_safetensors(source.path, report)
+    if source.kind == "gguf":
+        plain = config.dtype != "auto" or type(model).translate is not Model.translate
+        return read_gguf(source.path, report, () if plain else formats)
+    return read_safetensors(source.path, report)
 
 
 def _dummy_stream(
     model: Model, dtype: torch.dtype, device: torch.device, progress: Progress
-) -> Iterator[tuple[str, torch.Tensor]]:
+) -> Iterator[tuple[str, torch.Tensor | Weight]]:
     slots = checkpoint_slots(model)
     for index, (name, slot) in enumerate(slots.items()):
         tensor = torch.empty(slot.shape, dtype=dtype, device=device)

@@ -53,7 +53,8 @@ class TorchRunner(Runner):
         model, ops, spec = build_model(self.platform, self.config, source)
         device, dtype = self.platform.device, dtype_of(spec.dtype)
         stored = model_bytes(model)
-        stream = weight_stream(model, self.config, source, dtype, device, progress)
+        formats = self.platform.capabilities.weight_formats
+        stream = weight_stream(model, self.config, source, dtype, device, progress, formats)
         load_weights(model, stream, device, self.platform.prepare_weight)
         self._model, self._ops = lower_model(self.platform, model, spec), ops
         note = describe(ops)

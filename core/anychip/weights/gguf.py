@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import mmap
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,10 @@ from anychip.errors import UserError
 from anychip.weights.dequantize import dequantize
 from anychip.weights.gguf_config import check_readable
 from anychip.weights.gguf_metadata import GGUFFile, GGUFTensor
+from anychip.weights.gguf_quantized import is_kept, quantized
 from anychip.weights.gguf_types import READABLE_TYPES
 from anychip.weights.progress import Progress, report
+from anychip.weights.weight import Weight
 
 _TOP = {
     "token_embd.weight": "model.embed_tokens.weight",
@@ -41,10 +44,13 @@ _INTERLEAVED = {"llama"}
 """Architectures whose converter reorders query and key rows for llama.cpp's rope."""
 
 
-def read_gguf(path: Path, progress: Progress | None = None) -> Iterator[tuple[str, torch.Tensor]]:
+def read_gguf(
+    path: Path, progress: Progress | None = None, formats: Collection[str] = ()
+) -> Iterator[tuple[str, torch.Tensor | Weight]]:
     """Yield (Hugging Face parameter name, values) in file order, dequantized to float32 or as stored.
 
-    Raises `UserError` for a tensor whose name or type is not known.
+    Matrices in one of `formats` (as in `Capabilities.weight_formats`) stay quantized. Raises `UserError` for a tensor
+    whose name or type is not known.
     """
     file = GGUFFile(path)
     architecture = check_readable(file)
@@ -54,9 +60,9 @@ def read_gguf(path: Path, progress: Progress | None = None) -> Iterator[tuple[st
     for tensor in sorted(file.tensors.values(), key=lambda tensor: tensor.start):
         name = names[tensor.name]
         if name is not None:
-            values = _read(file, tensor)
+            values = _read(file, tensor, formats)
             heads = _heads_to_reorder(file, architecture, tensor.name)
-            yield name, _split_rope_halves(values, heads) if heads else values
+            yield name, _reordered(values, heads) if heads else values
         _forget(file.buffer, tensor)
         done += tensor.nbytes
         report(progress, done, total)
@@ -74,7 +80,7 @@ def hugging_face_name(name: str, path: Path) -> str | None:
     raise UserError(f"{path} holds a tensor {name!r} that is not known.", "Give the model as a safetensors folder.")
 
 
-def _read(file: GGUFFile, tensor: GGUFTensor) -> torch.Tensor:
+def _read(file: GGUFFile, tensor: GGUFTensor, formats: Collection[str]) -> torch.Tensor | Weight:
     if not tensor.type.block_bytes:
         readable = ", ".join(kind.name for kind in READABLE_TYPES.values())
         raise UserError(
@@ -83,6 +89,8 @@ def _read(file: GGUFFile, tensor: GGUFTensor) -> torch.Tensor:
         )
     # The map is read-only and torch wants memory it may write to.
     raw = np.frombuffer(file.buffer, dtype=np.uint8, count=tensor.nbytes, offset=tensor.start).copy()
+    if is_kept(tensor.type.name, tensor.shape, formats):
+        return quantized(torch.from_numpy(raw), tensor.type.name, tensor.type.block_bytes, tensor.shape)
     return dequantize(torch.from_numpy(raw), tensor.type.name, tensor.type.block_bytes, tensor.shape)
 
 
@@ -93,6 +101,21 @@ def _heads_to_reorder(file: GGUFFile, architecture: str, name: str) -> int:
     if ".attn_q." in name:
         return heads
     return int(file.get(f"{architecture}.attention.head_count_kv", heads)) if ".attn_k." in name else 0
+
+
+def _reordered(values: torch.Tensor | Weight, heads: int) -> torch.Tensor | Weight:
+    if isinstance(values, torch.Tensor):
+        return _split_rope_halves(values, heads)
+    quantization = values.quantization
+    assert values.values is not None, "a weight just read has its values"
+    assert quantization is not None, "a weight that is read as one is quantized"
+    zero_point = quantization.zero_point
+    moved = replace(
+        quantization,
+        scale=_split_rope_halves(quantization.scale, heads),
+        zero_point=None if zero_point is None else _split_rope_halves(zero_point, heads),
+    )
+    return replace(values, values=_split_rope_halves(values.values, heads), quantization=moved)
 
 
 def _split_rope_halves(values: torch.Tensor, heads: int) -> torch.Tensor:

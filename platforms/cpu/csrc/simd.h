@@ -11,8 +11,7 @@
 #include <utility>
 
 #ifdef ANYCHIP_EMULATE
-#define SIMDE_ENABLE_NATIVE_ALIASES
-#include <simde/x86/avx512.h>
+#include "emulate.h"
 #else
 #include <immintrin.h>
 #endif
@@ -49,18 +48,6 @@ inline bf16 narrow(float value) {
   return {static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16)};
 }
 
-inline float half_to_float(uint16_t bits) {
-  const uint32_t magnitude = bits & 0x7fff, sign = static_cast<uint32_t>(bits & 0x8000) << 16;
-  float value;
-  if (magnitude < 0x400) {
-    value = static_cast<float>(magnitude) * 0x1p-24f;
-    return sign ? -value : value;
-  }
-  const uint32_t wide = (magnitude >= 0x7c00 ? (magnitude << 13) | 0x7f800000u : (magnitude << 13) + (112u << 23)) | sign;
-  std::memcpy(&value, &wide, 4);
-  return value;
-}
-
 #ifdef ANYCHIP_AVX512
 
 using vf = __m512;
@@ -74,13 +61,7 @@ inline vf load(const bf16* p) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
 }
 inline vf load_half(const uint16_t* p) {
-#ifdef ANYCHIP_EMULATE
-  float wide[W];
-  for (int i = 0; i < W; ++i) wide[i] = half_to_float(p[i]);
-  return load(wide);
-#else
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
-#endif
 }
 inline void store(float* p, vf x) { _mm512_storeu_ps(p, x); }
 inline void store(bf16* p, vf x) {

@@ -7,6 +7,7 @@ import torch
 from anychip.ops.composite import GELU
 from anychip.weights.weight import Weight
 from anychip_cpu.linear import linear as plain_linear
+from anychip_cpu.native.codes import canonical_codes
 from anychip_cpu.native.library import Library
 
 ACTIVATIONS = {"silu": 0, **{name: 1 if kind == "none" else 2 for name, kind in GELU.items()}}
@@ -32,9 +33,12 @@ class NativeLinear:
     def prepare_weight(self, weight: Weight) -> Weight:
         """`weight` packed, its plain values given up; unchanged where the library has no form for it."""
         values = weight.values
-        if values is None or weight.quantization is not None or values.dtype not in _TYPES:
+        if values is None:
             return weight
-        return weight.with_prepared(self._pack(values.contiguous()))
+        if weight.quantization is not None:
+            codes = canonical_codes(weight)
+            return weight if codes is None else weight.with_prepared(self._pack_codes(*codes))
+        return weight.with_prepared(self._pack(values.contiguous())) if values.dtype in _TYPES else weight
 
     def packed(self, weight: Weight) -> torch.Tensor:
         """The packed form, made now if nobody did it at load."""
