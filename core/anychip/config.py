@@ -127,12 +127,19 @@ def _check_known(options: Mapping[str, Any]) -> None:
         raise UserError(f"Unknown option {unknown[0]!r}.", f"Known options: {', '.join(sorted(FIELDS))}.")
 
 
-def engine_environment() -> dict[str, str]:
-    """The environment of an engine process: ours, with threads that wait by sleeping rather than spinning.
+CALM_THREADS = {"GOMP_SPINCOUNT": "10000"}
+"""Makes OpenMP threads sleep soon when they wait: spinning ones keep other processes from the processors."""
 
-    Spinning threads of a few engines, or of an engine and its server, keep each other from the processors.
-    """
-    return {"GOMP_SPINCOUNT": "10000", **os.environ}
+
+def engine_environment() -> dict[str, str]:
+    """The environment of an engine process: ours, with calm threads unless it says otherwise."""
+    return {**CALM_THREADS, **os.environ}
+
+
+def calm_own_threads() -> None:
+    """The same for an engine in this process; it has to come before torch is imported, and else does nothing."""
+    for name, value in CALM_THREADS.items():
+        os.environ.setdefault(name, value)
 
 
 def _from_environment(environment: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:

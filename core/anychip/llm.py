@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from anychip.config import EngineConfig, make_config
+from anychip.config import EngineConfig, calm_own_threads, make_config
 from anychip.engine.collect import Collected, Collector
 from anychip.engine.engine import Engine
 from anychip.engine.input import InputProcessor, Prompt, default_sampling
@@ -35,6 +35,7 @@ class LLM:
         self._open(config)
 
     def _open(self, config: EngineConfig) -> None:
+        calm_own_threads()
         setup_logging(config.log_level if "log_level" in config.origins else "warning")
         with LoadProgress() as progress:
             source = locate_model(config, progress)

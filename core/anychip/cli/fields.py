@@ -9,6 +9,7 @@ import types
 import typing
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -76,7 +77,9 @@ class Field:
         return " ".join(words)
 
 
-def fields(struct: type[msgspec.Struct], environment_prefix: str = "", only: typing.Container[str] = ()) -> list[Field]:
+def fields(
+    struct: type[msgspec.Struct], environment_prefix: str = "", only: typing.Container[str] | None = None
+) -> list[Field]:
     """The fields of `struct` in order; `only` limits them to some names."""
     hints = typing.get_type_hints(struct, include_extras=True)
     texts = dict(_docstrings(struct))
@@ -89,7 +92,7 @@ def fields(struct: type[msgspec.Struct], environment_prefix: str = "", only: typ
             environment=environment_prefix + info.name.upper() if environment_prefix else "",
         )
         for info in msgspec.structs.fields(struct)
-        if not only or info.name in only
+        if only is None or info.name in only
     ]
 
 
@@ -122,7 +125,7 @@ def _docstrings(struct: type) -> Iterator[tuple[str, str]]:
     tree = ast.parse(textwrap.dedent(inspect.getsource(struct)))
     assert isinstance(tree.body[0], ast.ClassDef), "this is the source of a class"
     body = tree.body[0].body
-    for statement, below in zip(body, body[1:], strict=False):
+    for statement, below in pairwise(body):
         match statement, below:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
                 yield name, " ".join(text.split())

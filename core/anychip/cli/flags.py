@@ -32,7 +32,7 @@ def with_flags(**groups: Sequence[Field]) -> Callable[[Callable[..., None]], Cal
         parameters = [*own.values(), *made]
         call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        del call.__wrapped__  # type: ignore[attr-defined]
+        del call.__wrapped__
         return call
 
     return decorate

@@ -18,6 +18,7 @@ class LoadingBar:
         self._bar: LoadProgress | None = None
 
     def __call__(self, what: str, done: int, total: int) -> None:
+        """Show how far `what` is."""
         if not sys.stderr.isatty():
             return
         if self._bar is None:

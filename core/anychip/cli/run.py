@@ -20,7 +20,7 @@ def run(
         str | None, typer.Argument(help="A question; without it, standard input.", show_default=False)
     ] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Complete the text, without the model's chat template.")] = False,
-    system: Annotated[str | None, typer.Option(help="A system message before the question.", show_default=False)] = None,
+    system: Annotated[str | None, typer.Option(help="A system message first.", show_default=False)] = None,
     *,
     sampling: Values,
     engine: Values,

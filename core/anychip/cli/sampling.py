@@ -16,7 +16,7 @@ class SamplingOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
     """Most tokens of an answer; by default 1024, or what the context has left."""
     temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
-    """Randomness; 0 always takes the likeliest token. By default the model's own; without one, 0 in `run`, 0.7 in `chat`."""
+    """Randomness; 0 always takes the likeliest token. By default the model's own, else 0 in `run` and 0.7 in `chat`."""
     top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
     """Sample among the likeliest tokens that hold this part of the probability."""
     top_k: Annotated[int, msgspec.Meta(ge=0)] | None = None
@@ -39,6 +39,4 @@ def sampling_fields() -> list[Field]:
 
 def sampling_params(given: dict[str, Any], model: dict[str, Any], temperature: float, room: int) -> SamplingParams:
     """Parameters out of the flags, the model's own defaults, and what the context has left (`room` tokens)."""
-    return SamplingParams(
-        **{"temperature": temperature, "max_tokens": max(1, min(MAX_TOKENS, room)), **model, **given}
-    )
+    return SamplingParams(**{"temperature": temperature, "max_tokens": max(1, min(MAX_TOKENS, room)), **model, **given})
