@@ -1,0 +1,45 @@
+"""The tables of flags in docs/serving.md, from the config structs and the strings below their fields.
+
+`python ci/docs_tables.py` writes them, `--check` only compares.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+import embed
+from anychip.cli.fields import Field, engine_fields, server_fields
+
+DOCUMENT = "docs/serving.md"
+PIPE = r"\|"
+
+
+def tables() -> dict[str, str]:
+    """Each table by the name of its markers."""
+    return {"server-flags": table(server_fields()), "engine-flags": table(engine_fields())}
+
+
+def table(fields: Iterable[Field]) -> str:
+    """A row a flag."""
+    return "\n".join(["| flag | default | meaning |", "|---|---|---|", *(row(field) for field in fields)])
+
+
+def row(field: Field) -> str:
+    """Flag, default and docstring of an option."""
+    if field.is_switch:
+        shown = f"`{field.flag}`, `--no-{field.flag.removeprefix('--')}`"
+    else:
+        shown = f"`{field.flag} {field.metavar}`".replace("|", PIPE)
+    default = f"`{field.shown_default}`" if field.shown_default else ""
+    text = field.text.replace("|", PIPE) + (" May be given several times." if field.is_list else "")
+    return f"| {shown} | {default} | {text} |"
+
+
+def main() -> int:
+    """Write or compare every table."""
+    return max(embed.run(name, {DOCUMENT: content}) for name, content in tables().items())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
