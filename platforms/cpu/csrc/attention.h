@@ -174,9 +174,15 @@ inline void finish(const Running& running, const Task& task, const Form& form, i
   }
 }
 
-// All tasks of a step; returns the number of partial results. Parts of one (row, head) follow each other.
-[[gnu::noinline]] inline int64_t make_tasks(const Places& places, int64_t kv_heads, int64_t group, std::vector<Task>& tasks) {
+// The tasks of a step, and how many of them have partial results. Parts of one (row, head) follow each other.
+struct Work {
+  std::vector<Task> tasks;
+  int64_t parts = 0;
+};
+
+[[gnu::noinline]] inline void make_tasks(const Places& places, int64_t kv_heads, int64_t group, Work& work) {
   int32_t parts = 0;
+  std::vector<Task>& tasks = work.tasks;
   tasks.clear();
   const int64_t most = std::max<int64_t>(1, QUERY_ROWS / group);
   for (int64_t row = 0; row < places.rows; ++row) {
@@ -198,7 +204,7 @@ inline void finish(const Running& running, const Task& task, const Form& form, i
       }
     }
   }
-  return parts;
+  work.parts = parts;
 }
 
 // Queries as [tokens][heads][dim] with strides between tokens and heads.
@@ -219,36 +225,43 @@ struct Queries {
   }
 };
 
-// out [tokens][heads][value_dim] for all tokens of the step.
+// Floats that a task's running softmax takes.
+inline int64_t running_size(int64_t group, int64_t value_dim) {
+  return std::max<int64_t>(group, QUERY_ROWS) * (value_dim + 2);
+}
+
+// This member's part of out [tokens][heads][value_dim]; `partial` holds running_size() floats for each of work.parts.
+// Wait before and after.
 template <class X, class T, class Out>
-inline void paged_attention(const Queries<X>& q, const Pages<T>& pages, const Places& places, const Form& form,
-                            Out* out) {
-  thread_local std::vector<Task> tasks;
-  thread_local Scratch partial;
+inline void paged_attention(const Member& member, const Queries<X>& q, const Pages<T>& pages, const Places& places,
+                            const Work& work, const Form& form, float* partial, Out* out) {
   const int64_t group = q.heads / pages.heads, dim = pages.value_dim;
-  const int64_t parts = make_tasks(places, pages.heads, group, tasks);
-  const int64_t most = std::max<int64_t>(group, QUERY_ROWS), stride = most * (dim + 2);
-  float* kept = partial.take<float>(parts * stride);
+  const int64_t most = std::max<int64_t>(group, QUERY_ROWS), stride = running_size(group, dim);
   const auto in = [&](float* at) { return Running{at, at + most * dim, at + most * (dim + 1)}; };
-  const Task* all = tasks.data();
-  each_task(static_cast<int64_t>(tasks.size()), [&](int64_t number) {
+  const Task* all = work.tasks.data();
+  const size_t count = work.tasks.size();
+  member.each_task(static_cast<int64_t>(count), [&](int64_t number) {
     thread_local Scratch gathered, own;
     const Task& task = all[number];
     float* queries = gathered.take<float>(most * pages.dim);
     q.gather(task, group, pages.dim, form.scale, queries);
-    const Running running = in(task.part < 0 ? own.take<float>(stride) : kept + task.part * stride);
+    const Running running = in(task.part < 0 ? own.take<float>(stride) : partial + task.part * stride);
     attend(pages, places, task, form, queries, group, running);
     if (task.part < 0) finish(running, task, form, group, q.heads, dim, out);
   });
-  for (size_t i = 0; i < tasks.size() && parts; ++i) {
-    if (all[i].part < 0) continue;
-    const Task& task = all[i];
-    const Running running = in(kept + task.part * stride);
-    while (i + 1 < tasks.size() && all[i + 1].row == task.row && all[i + 1].head == task.head &&
-           all[i + 1].first == task.first)
-      merge(running, in(kept + all[++i].part * stride), (task.last - task.first) * group, dim);
-    finish(running, task, form, group, q.heads, dim, out);
-  }
+  if (!work.parts) return;
+  member.wait();
+  member.alone([&] {
+    for (size_t i = 0; i < count; ++i) {
+      if (all[i].part < 0) continue;
+      const Task& task = all[i];
+      const Running running = in(partial + task.part * stride);
+      while (i + 1 < count && all[i + 1].row == task.row && all[i + 1].head == task.head &&
+             all[i + 1].first == task.first)
+        merge(running, in(partial + all[++i].part * stride), (task.last - task.first) * group, dim);
+      finish(running, task, form, group, q.heads, dim, out);
+    }
+  });
 }
 
 }  // namespace anychip

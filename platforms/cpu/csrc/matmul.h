@@ -24,19 +24,40 @@ struct Activations {
 
 inline int64_t padded(int64_t inputs) { return (inputs + 15) / 16 * 16 + 16; }
 
-// Buffers of one product; `x` [rows][stride] must stay until it is done.
+// Buffers of products that follow each other.
 class Prepared {
  public:
-  [[gnu::noinline]] Activations prepare(const Weight& weight, const float* x, int64_t stride, int64_t rows) {
+  // Make room for activations of `rows` tokens, before a team shares it.
+  void reserve(const Weight& weight, int64_t rows) {
+    if (weight.quantized()) {
+      const int64_t groups = weight.groups();
+      codes_.take<int8_t>(rows * weight.inputs());
+      scales_.take<float>(rows * groups);
+      sums_.take<float>(rows * groups);
+      code_sums_.take<int32_t>(rows * groups);
+    } else {
+      copy_.take<float>(rows * padded(weight.inputs()));
+    }
+  }
+
+  // Activations x [rows][stride], complete; they must stay until the product is done. Ready for all when it returns.
+  [[gnu::noinline]] Activations prepare(const Member& member, const Weight& weight, const float* x, int64_t stride,
+                                        int64_t rows) {
     Activations made{rows, stride, x, nullptr, {}};
     const int64_t inputs = weight.inputs();
+    const auto each = [&](const auto& body) {
+      member.split(rows, FEW, [&](int64_t first, int64_t last) {
+        for (int64_t m = first; m < last; ++m) body(m);
+      });
+      member.wait();
+    };
     if (weight.quantized()) {
       const int64_t groups = weight.groups(), group = weight.header->group;
       auto* codes = codes_.take<int8_t>(rows * inputs);
       auto* scales = scales_.take<float>(rows * groups);
       auto* sums = sums_.take<float>(rows * groups);
       auto* code_sums = code_sums_.take<int32_t>(rows * groups);
-      each(rows, [&](int64_t m) {
+      each([&](int64_t m) {
         quantize_row(x + m * stride, inputs, group, codes + m * inputs, scales + m * groups, sums + m * groups,
                      code_sums + m * groups);
       });
@@ -46,8 +67,8 @@ class Prepared {
 #ifdef ANYCHIP_BF16
     if (weight.header->kind == Kind::bfloat16) {
       made.stride = padded(inputs);
-      auto* out = narrow_.take<bf16>(rows * made.stride);
-      each(rows, [&](int64_t m) {
+      auto* out = copy_.take<bf16>(rows * made.stride);
+      each([&](int64_t m) {
         const float* from = x + m * stride;
         bf16* to = out + m * made.stride;
         int64_t k = 0;
@@ -61,8 +82,8 @@ class Prepared {
 #endif
     if (inputs % 2) {
       made.stride = padded(inputs);
-      auto* out = wide_.take<float>(rows * made.stride);
-      each(rows, [&](int64_t m) {
+      auto* out = copy_.take<float>(rows * made.stride);
+      each([&](int64_t m) {
         std::memcpy(out + m * made.stride, x + m * stride, static_cast<size_t>(inputs) * 4);
         out[m * made.stride + inputs] = 0;
       });
@@ -72,13 +93,7 @@ class Prepared {
   }
 
  private:
-  template <class Body>
-  static void each(int64_t rows, const Body& body) {
-    in_parallel(rows, FEW, [&](int64_t first, int64_t last) {
-      for (int64_t m = first; m < last; ++m) body(m);
-    });
-  }
-  Scratch codes_, scales_, sums_, code_sums_, narrow_, wide_;
+  Scratch codes_, scales_, sums_, code_sums_, copy_;
 };
 
 template <class A, class T>
@@ -118,24 +133,29 @@ inline void float_block(const A* x, int64_t stride, int64_t rows, const T* block
   }
 }
 
-// Call body(first row, rows, block number) for all parts of a [rows] x [blocks] product, in parallel. How a product is
-// cut has no influence on any of its sums.
+// Call body(first row, rows, block number) for this member's parts of a [rows] x [blocks] product. How a product is cut
+// has no influence on any of its sums.
 template <class Body>
-inline void for_blocks(int64_t rows, int64_t blocks, const Body& body) {
+inline void for_blocks(const Member& member, int64_t rows, int64_t blocks, const Body& body) {
   if (rows <= FEW) {
-    in_parallel(blocks, 1, [&](int64_t begin, int64_t end) {
+    member.split(blocks, 1, [&](int64_t begin, int64_t end) {
       for (int64_t number = begin; number < end; ++number) body(int64_t{0}, rows, number);
     });
     return;
   }
   const int64_t chunks = (rows + ROWS - 1) / ROWS;
   const int64_t strips = std::min(blocks, std::max<int64_t>(1, (4 * threads() + chunks - 1) / chunks));
-  each_task(chunks * strips, [&](int64_t task) {
+  member.each_task(chunks * strips, [&](int64_t task) {
     const int64_t chunk = task / strips, strip = task % strips;
     const int64_t first = chunk * ROWS, count = std::min(ROWS, rows - first);
     for (int64_t number = blocks * strip / strips; number < blocks * (strip + 1) / strips; ++number)
       body(first, count, number);
   });
+}
+
+// Threads that a product keeps busy.
+inline int64_t useful_threads(const Weight& weight, int64_t rows) {
+  return weight.rows() * weight.inputs() * rows / 16384 + 1;
 }
 
 // Where a product goes: y [rows][stride] of T, plus an optional bias.
@@ -160,10 +180,11 @@ struct Output {
   }
 };
 
+// This member's part of y = x * weight + bias.
 template <class T>
-inline void multiply(const Weight& weight, const Activations& x, const Output<T>& out) {
+inline void multiply(const Member& member, const Weight& weight, const Activations& x, const Output<T>& out) {
   const int64_t total = weight.rows();
-  for_blocks(x.rows, weight.blocks(), [&](int64_t first, int64_t rows, int64_t number) {
+  for_blocks(member, x.rows, weight.blocks(), [&](int64_t first, int64_t rows, int64_t number) {
     alignas(64) float c[ROWS * BLOCK];
     block_product(weight, number, x, first, rows, c);
     const int64_t column = number * BLOCK, width = std::min(BLOCK, total - column);
@@ -185,11 +206,11 @@ inline vf activate(vf x, Activation activation) {
   return load(lanes);
 }
 
-// out [rows][stride] = activation(gate x) * (up x), for a weight whose first half of rows is the gate.
-inline void multiply_gated(const Weight& weight, const Activations& x, Activation activation, float* out,
-                           int64_t stride) {
+// This member's part of out [rows][stride] = activation(gate x) * (up x), for a weight whose first half of rows is the gate.
+inline void multiply_gated(const Member& member, const Weight& weight, const Activations& x, Activation activation,
+                           float* out, int64_t stride) {
   const int64_t half = weight.rows() / 2, blocks = half / BLOCK;
-  for_blocks(x.rows, blocks, [&](int64_t first, int64_t rows, int64_t number) {
+  for_blocks(member, x.rows, blocks, [&](int64_t first, int64_t rows, int64_t number) {
     alignas(64) float gate[ROWS * BLOCK], up[ROWS * BLOCK];
     block_product(weight, number, x, first, rows, gate);
     block_product(weight, number + blocks, x, first, rows, up);

@@ -91,9 +91,13 @@ inline Tensor product_with(const float* x, int64_t stride, int64_t rows, const T
   const Weight weight = weight_of(packed);
   const Floats wide_bias(bias);
   Tensor y = torch::stable::new_empty(like, {rows, weight.rows()});
-  const Activations ready = prepared().prepare(weight, x, stride, rows);
+  Prepared& buffers = prepared();
+  buffers.reserve(weight, rows);
   with_type(y, [&](auto* out) {
-    multiply(weight, ready, Output<std::remove_pointer_t<decltype(out)>>{out, weight.rows(), wide_bias.get()});
+    as_team(useful_threads(weight, rows), [&](const Member& member) {
+      const Activations ready = buffers.prepare(member, weight, x, stride, rows);
+      multiply(member, weight, ready, Output<std::remove_pointer_t<decltype(out)>>{out, weight.rows(), wide_bias.get()});
+    });
   });
   return y;
 }
@@ -195,8 +199,12 @@ inline Tensor gated_mlp(Tensor x, Tensor gate_up, Tensor down, int64_t activatio
   check(inner % BLOCK == 0, "a gate does not fill its blocks");
   thread_local Scratch held;
   float* hidden = held.take<float>(rows.rows * inner);
-  const Activations ready = prepared().prepare(first, rows.values, rows.stride, rows.rows);
-  multiply_gated(first, ready, static_cast<Activation>(activation), hidden, inner);
+  Prepared& buffers = prepared();
+  buffers.reserve(first, rows.rows);
+  as_team(useful_threads(first, rows.rows), [&](const Member& member) {
+    const Activations ready = buffers.prepare(member, first, rows.values, rows.stride, rows.rows);
+    multiply_gated(member, first, ready, static_cast<Activation>(activation), hidden, inner);
+  });
   return product_with(hidden, inner, rows.rows, x, down, std::nullopt);
 }
 
@@ -213,7 +221,9 @@ inline void kv_write(Tensor k, Tensor v, Tensor k_plane, Tensor v_plane, Tensor 
     using X = std::remove_pointer_t<decltype(values)>;
     with_type(k_plane, [&](auto* plane) {
       using T = std::remove_pointer_t<decltype(plane)>;
-      write_cache(heads_of<X>(k), heads_of<X>(v), pages_of<T>(k_plane, v_plane), places);
+      const Heads<X> keys = heads_of<X>(k), values_of = heads_of<X>(v);
+      const Pages<T> pages = pages_of<T>(k_plane, v_plane);
+      as_team(k.size(0) / ROW_GRAIN, [&](const Member& member) { write_cache(member, keys, values_of, pages, places); });
     });
   });
 }
@@ -229,9 +239,12 @@ inline Tensor rope_and_write(Tensor q, Tensor k, Tensor v, std::optional<Tensor>
     using X = std::remove_pointer_t<decltype(out)>;
     with_type(k_plane, [&](auto* plane) {
       using T = std::remove_pointer_t<decltype(plane)>;
-      rotate_and_write(heads_of<X>(q), heads_of<X>(k), heads_of<X>(v), q_gain.get(), k_gain.get(),
-                       static_cast<float>(eps), turns, pages_of<T>(k_plane, v_plane), places, out,
-                       q.size(1) * q.size(2));
+      const Heads<X> queries = heads_of<X>(q), keys = heads_of<X>(k), values = heads_of<X>(v);
+      const Pages<T> pages = pages_of<T>(k_plane, v_plane);
+      as_team(q.size(0) / ROW_GRAIN, [&](const Member& member) {
+        rotate_and_write(member, queries, keys, values, q_gain.get(), k_gain.get(), static_cast<float>(eps), turns,
+                         pages, places, out, queries.count * pages.dim);
+      });
     });
   });
   return turned;
@@ -250,8 +263,15 @@ inline Tensor attention(Tensor q, Tensor k_plane, Tensor v_plane, Tensor positio
     with_type(out, [&](auto* to) {
       using X = std::remove_pointer_t<decltype(to)>;
       const Heads<X> heads = heads_of<X>(q);
-      paged_attention(Queries<X>{heads.data, heads.token_stride, heads.head_stride, heads.count}, pages, places, form,
-                      to);
+      const Queries<X> queries{heads.data, heads.token_stride, heads.head_stride, heads.count};
+      const int64_t group = heads.count / pages.heads;
+      Work work;
+      make_tasks(places, pages.heads, group, work);
+      thread_local Scratch held;
+      float* partial = held.take<float>(work.parts * running_size(group, pages.value_dim));
+      as_team(static_cast<int64_t>(work.tasks.size()), [&](const Member& member) {
+        paged_attention(member, queries, pages, places, work, form, partial, to);
+      });
     });
   });
   return out;

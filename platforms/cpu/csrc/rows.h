@@ -81,11 +81,11 @@ struct Turns {
   int64_t rotary;
 };
 
-// Call body(token, row of the batch) for all tokens, in parallel.
+// Call body(token, row of the batch) for this member's tokens.
 template <class Body>
-inline void each_token(const Places& places, const Body& body) {
+inline void each_token(const Member& member, const Places& places, const Body& body) {
   const int64_t tokens = places.query_start[places.rows];
-  in_parallel(tokens, ROW_GRAIN, [&](int64_t first, int64_t last) {
+  member.split(tokens, ROW_GRAIN, [&](int64_t first, int64_t last) {
     int64_t row = 0;
     for (int64_t token = first; token < last; ++token) {
       while (token >= places.query_start[row + 1]) ++row;
@@ -95,8 +95,9 @@ inline void each_token(const Places& places, const Body& body) {
 }
 
 template <class X, class T>
-inline void write_cache(const Heads<X>& k, const Heads<X>& v, const Pages<T>& pages, const Places& places) {
-  each_token(places, [&](int64_t token, int64_t row) {
+inline void write_cache(const Member& member, const Heads<X>& k, const Heads<X>& v, const Pages<T>& pages,
+                        const Places& places) {
+  each_token(member, places, [&](int64_t token, int64_t row) {
     thread_local Scratch held;
     float* wide = held.take<float>(std::max(pages.dim, pages.value_dim));
     const int64_t position = places.positions[token];
@@ -113,11 +114,11 @@ inline void write_cache(const Heads<X>& k, const Heads<X>& v, const Pages<T>& pa
 // Normalize the heads where weights are given, rotate, write k and v; turned queries to out [tokens][heads][dim], which
 // may be where they came from.
 template <class X, class G, class T, class Out>
-inline void rotate_and_write(const Heads<X>& q, const Heads<X>& k, const Heads<X>& v, const G* q_norm, const G* k_norm,
-                             float eps, const Turns& turns, const Pages<T>& pages, const Places& places, Out* out,
+inline void rotate_and_write(const Member& member, const Heads<X>& q, const Heads<X>& k, const Heads<X>& v,
+                             const G* q_norm, const G* k_norm, float eps, const Turns& turns, const Pages<T>& pages, const Places& places, Out* out,
                              int64_t out_stride) {
   const int64_t dim = pages.dim;
-  each_token(places, [&](int64_t token, int64_t row) {
+  each_token(member, places, [&](int64_t token, int64_t row) {
     thread_local Scratch held;
     float* wide = held.take<float>(std::max(dim, pages.value_dim));
     const int64_t position = places.positions[token];

@@ -33,17 +33,34 @@ struct Shape {
   Activation activation;
 };
 
-// Buffers of a step, kept from step to step by the thread that runs them.
+// Buffers of a step, kept from step to step; a team shares what `reserve` made.
 struct Workspace {
-  Scratch stream, normed, delta, projected, attended, inner;
+  Scratch stream, normed, delta, projected, attended, inner, partial;
   Prepared prepared;
+  std::vector<Work> attention;  // one a table and window
+
+  void reserve(const Shape& shape, const std::vector<Layer>& layers, int64_t tokens) {
+    const int64_t queries = shape.heads * shape.dim;
+    stream.take<float>(tokens * shape.hidden);
+    normed.take<float>(tokens * shape.hidden);
+    delta.take<float>(tokens * shape.hidden);
+    projected.take<float>(tokens * (queries + 2 * shape.kv_heads * shape.dim));
+    attended.take<float>(tokens * queries);
+    inner.take<float>(tokens * shape.inner);
+    int64_t parts = 0;
+    for (const Work& work : attention) parts = std::max(parts, work.parts);
+    partial.take<float>(parts * running_size(shape.heads / shape.kv_heads, shape.dim));
+    for (const Layer& layer : layers)
+      for (const Weight* weight : {&layer.qkv, &layer.output, &layer.gate_up, &layer.down})
+        prepared.reserve(*weight, tokens);
+  }
 };
 
-// stream += delta where given, then normed = norm(stream), for each token.
+// stream += delta where given, then normed = norm(stream), for this member's tokens.
 template <class Out>
-inline void add_and_norm(float* stream, const float* delta, const float* weight, int64_t tokens, int64_t hidden,
-                         float eps, Out* normed) {
-  in_parallel(tokens, ROW_GRAIN, [&](int64_t first, int64_t last) {
+inline void add_and_norm(const Member& member, float* stream, const float* delta, const float* weight, int64_t tokens,
+                         int64_t hidden, float eps, Out* normed) {
+  member.split(tokens, ROW_GRAIN, [&](int64_t first, int64_t last) {
     for (int64_t t = first; t < last; ++t) {
       if (delta) add_row(stream + t * hidden, delta + t * hidden, hidden, stream + t * hidden);
       norm_row(stream + t * hidden, weight, hidden, eps, normed + t * hidden);
@@ -51,33 +68,43 @@ inline void add_and_norm(float* stream, const float* delta, const float* weight,
   });
 }
 
-// One layer on `stream` and `delta` [tokens][hidden], still to be added; leaves the same of the next layer.
+// One layer on `stream` and `delta` [tokens][hidden], still to be added where `first` is not set; leaves the same of the
+// next layer. All members call it, and it returns when all are done.
 template <class T>
-inline void run_layer(const Shape& shape, const Layer& layer, const Pages<T>& pages, const Places& places,
-                      const Turns& turns, int64_t tokens, Workspace& work, const float* delta) {
+inline void run_layer(const Member& member, const Shape& shape, const Layer& layer, const Pages<T>& pages,
+                      const Places& places, const Work& attention, const Turns& turns, int64_t tokens, bool first,
+                      Workspace& work) {
   const int64_t queries = shape.heads * shape.dim, keys = shape.kv_heads * shape.dim, width = queries + 2 * keys;
   float* stream = work.stream.take<float>(tokens * shape.hidden);
   float* normed = work.normed.take<float>(tokens * shape.hidden);
-  float* result = work.delta.take<float>(tokens * shape.hidden);
+  float* delta = work.delta.take<float>(tokens * shape.hidden);
   float* projected = work.projected.take<float>(tokens * width);
   float* attended = work.attended.take<float>(tokens * queries);
   float* inner = work.inner.take<float>(tokens * shape.inner);
   const auto product = [&](const Weight& weight, const float* x, float* y, const float* bias) {
-    const Activations ready = work.prepared.prepare(weight, x, weight.inputs(), tokens);
-    multiply(weight, ready, Output<float>{y, weight.rows(), bias});
+    const Activations ready = work.prepared.prepare(member, weight, x, weight.inputs(), tokens);
+    multiply(member, weight, ready, Output<float>{y, weight.rows(), bias});
+    member.wait();
   };
-  add_and_norm(stream, delta, layer.input_norm, tokens, shape.hidden, shape.eps, normed);
+  add_and_norm(member, stream, first ? nullptr : delta, layer.input_norm, tokens, shape.hidden, shape.eps, normed);
+  member.wait();
   product(layer.qkv, normed, projected, layer.qkv_bias);
-  const Heads<float> q{projected, width, shape.dim, shape.heads}, k{projected + queries, width, shape.dim, shape.kv_heads},
-      v{projected + queries + keys, width, shape.dim, shape.kv_heads};
-  rotate_and_write(q, k, v, layer.q_norm, layer.k_norm, shape.eps, turns, pages, places, projected, width);
+  const Heads<float> q{projected, width, shape.dim, shape.heads};
+  const Heads<float> k{projected + queries, width, shape.dim, shape.kv_heads};
+  const Heads<float> v{projected + queries + keys, width, shape.dim, shape.kv_heads};
+  rotate_and_write(member, q, k, v, layer.q_norm, layer.k_norm, shape.eps, turns, pages, places, projected, width);
+  member.wait();
   const Form form{1.0f / std::sqrt(static_cast<float>(shape.dim)), 0, nullptr};
-  paged_attention(Queries<float>{projected, width, shape.dim, shape.heads}, pages, places, form, attended);
-  product(layer.output, attended, result, layer.output_bias);
-  add_and_norm(stream, result, layer.mlp_norm, tokens, shape.hidden, shape.eps, normed);
-  const Activations ready = work.prepared.prepare(layer.gate_up, normed, shape.hidden, tokens);
-  multiply_gated(layer.gate_up, ready, shape.activation, inner, shape.inner);
-  product(layer.down, inner, result, nullptr);
+  const Queries<float> turned{projected, width, shape.dim, shape.heads};
+  paged_attention(member, turned, pages, places, attention, form, work.partial.take<float>(0), attended);
+  member.wait();
+  product(layer.output, attended, delta, layer.output_bias);
+  add_and_norm(member, stream, delta, layer.mlp_norm, tokens, shape.hidden, shape.eps, normed);
+  member.wait();
+  const Activations ready = work.prepared.prepare(member, layer.gate_up, normed, shape.hidden, tokens);
+  multiply_gated(member, layer.gate_up, ready, shape.activation, inner, shape.inner);
+  member.wait();
+  product(layer.down, inner, delta, nullptr);
 }
 
 }  // namespace anychip

@@ -80,26 +80,49 @@ inline Tensor run_stack(int64_t number, Tensor x, Tensor positions, Tensor cos_s
   const size_t layers = stack->layers.size();
   check(planes.size() == 2 * layers && groups.size() == layers && windows.size() == layers, "a layer lacks its cache");
   Workspace& work = stack->work;
+  struct Call {
+    Places places;
+    size_t attention;
+  };
+  std::vector<Call> calls;
+  work.attention.clear();
+  for (size_t layer = 0; layer < layers; ++layer) {
+    const auto before = [&](size_t other) {
+      return groups[other] == groups[layer] && windows[other] == windows[layer];
+    };
+    size_t same = 0;
+    while (!before(same)) ++same;
+    if (same < layer) {
+      calls.push_back(calls[same]);
+      continue;
+    }
+    const Tensor& table = tables.at(static_cast<size_t>(groups[layer]));
+    calls.push_back({places_of(positions, query_start, table, windows[layer]), work.attention.size()});
+    make_tasks(calls.back().places, shape.kv_heads, shape.heads / shape.kv_heads, work.attention.emplace_back());
+  }
+  work.reserve(shape, stack->layers, tokens);
+  const Turns turns{data<float>(cos_sin), cos_sin.size(1)};
+  Tensor out = torch::stable::empty_like(x);
   float* stream = work.stream.take<float>(tokens * hidden);
+  const float* delta = work.delta.take<float>(tokens * hidden);
   with_type(x, [&](auto* from) {
-    in_parallel(tokens, ROW_GRAIN, [&](int64_t first, int64_t last) {
-      copy_row(from + first * hidden, (last - first) * hidden, stream + first * hidden);
+    auto* to = static_cast<decltype(from)>(out.mutable_data_ptr());
+    with_type(planes[0], [&](auto* plane) {
+      using T = std::remove_pointer_t<decltype(plane)>;
+      std::vector<Pages<T>> pages;
+      for (size_t layer = 0; layer < layers; ++layer)
+        pages.push_back(pages_of<T>(planes[2 * layer], planes[2 * layer + 1]));
+      as_team(threads(), [&](const Member& member) {
+        member.split(tokens, ROW_GRAIN, [&](int64_t first, int64_t last) {
+          copy_row(from + first * hidden, (last - first) * hidden, stream + first * hidden);
+        });
+        for (size_t layer = 0; layer < layers; ++layer)
+          run_layer(member, shape, stack->layers[layer], pages[layer], calls[layer].places,
+                    work.attention[calls[layer].attention], turns, tokens, layer == 0, work);
+        add_and_norm(member, stream, delta, stack->final_norm, tokens, hidden, shape.eps, to);
+      });
     });
   });
-  const Turns turns{data<float>(cos_sin), cos_sin.size(1)};
-  for (size_t layer = 0; layer < layers; ++layer) {
-    const Tensor &k = planes[2 * layer], &v = planes[2 * layer + 1];
-    const Tensor& table = tables.at(static_cast<size_t>(groups[layer]));
-    const Places places = places_of(positions, query_start, table, windows[layer]);
-    const float* delta = layer ? work.delta.take<float>(tokens * hidden) : nullptr;
-    with_type(k, [&](auto* plane) {
-      using T = std::remove_pointer_t<decltype(plane)>;
-      run_layer(shape, stack->layers[layer], pages_of<T>(k, v), places, turns, tokens, work, delta);
-    });
-  }
-  Tensor out = torch::stable::empty_like(x);
-  const float* delta = work.delta.take<float>(tokens * hidden);
-  with_type(out, [&](auto* to) { add_and_norm(stream, delta, stack->final_norm, tokens, hidden, shape.eps, to); });
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <new>
 
+#include <immintrin.h>
 #include <torch/csrc/stable/ops.h>
 
 namespace anychip {
@@ -23,13 +24,73 @@ inline void in_parallel(int64_t count, int64_t grain, const Body& body) {
   torch::stable::parallel_for(0, count, grain, body);
 }
 
-// Call body(number) for each of `count` tasks of unequal size: whoever is free takes the next.
+// Threads that work on one thing in phases. Between phases they wait for each other: briefly awake, then asleep.
+class Team {
+ public:
+  explicit Team(int64_t members) : members_(members) {}
+
+ private:
+  friend class Member;
+  static constexpr int SPINS = 4000;
+  const int64_t members_;
+  alignas(64) std::atomic<int64_t> arrived_{0};
+  alignas(64) std::atomic<uint32_t> phase_{0};
+  alignas(64) std::atomic<int64_t> next_{0};
+};
+
+// One thread of a team. Where torch gives fewer threads than asked for, it stands for several members.
+class Member {
+ public:
+  Member(Team& team, int64_t first, int64_t last) : team_(team), first_(first), last_(last) {}
+
+  // Call body(begin, end) over this thread's parts of [0, count), cut so that none is smaller than `grain`.
+  template <class Body>
+  void split(int64_t count, int64_t grain, const Body& body) const {
+    const int64_t parts = std::min(team_.members_, (count + grain - 1) / grain);
+    for (int64_t part = first_; part < std::min(last_, parts); ++part)
+      body(count * part / parts, count * (part + 1) / parts);
+  }
+
+  // Call body(number) for tasks of unequal size: whoever is free takes the next. Wait before and after.
+  template <class Body>
+  void each_task(int64_t count, const Body& body) const {
+    for (int64_t number = team_.next_++; number < count; number = team_.next_++) body(number);
+  }
+
+  // Call body() on one thread.
+  template <class Body>
+  void alone(const Body& body) const {
+    if (first_ == 0) body();
+  }
+
+  // Return once every member has come here; what they wrote before can be read then.
+  void wait() const {
+    const uint32_t phase = team_.phase_.load(std::memory_order_acquire);
+    if (team_.arrived_.fetch_add(last_ - first_, std::memory_order_acq_rel) + last_ - first_ == team_.members_) {
+      team_.arrived_.store(0, std::memory_order_relaxed);
+      team_.next_.store(0, std::memory_order_relaxed);
+      team_.phase_.fetch_add(1, std::memory_order_release);
+      if (last_ - first_ < team_.members_) team_.phase_.notify_all();
+      return;
+    }
+    for (int spin = 0; spin < Team::SPINS; ++spin) {
+      if (team_.phase_.load(std::memory_order_acquire) != phase) return;
+      _mm_pause();
+    }
+    team_.phase_.wait(phase, std::memory_order_acquire);
+  }
+
+ private:
+  Team& team_;
+  const int64_t first_, last_;
+};
+
+// Call body(member) on as many of torch's threads as there is work for. It must not throw.
 template <class Body>
-inline void each_task(int64_t count, const Body& body) {
-  std::atomic<int64_t> next{0};
-  in_parallel(std::min(count, threads()), 1, [&](int64_t, int64_t) {
-    for (int64_t number = next++; number < count; number = next++) body(number);
-  });
+inline void as_team(int64_t useful, const Body& body) {
+  const int64_t members = std::max<int64_t>(1, std::min(threads(), useful));
+  Team team(members);
+  in_parallel(members, 1, [&](int64_t first, int64_t last) { body(Member(team, first, last)); });
 }
 
 // A buffer that only grows, aligned to a cache line.
