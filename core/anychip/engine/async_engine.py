@@ -154,7 +154,10 @@ class AsyncEngine:
     async def close(self) -> None:
         """End the process; open requests raise `EngineDeadError`."""
         if self._process.poll() is None and not self.dead:
-            self._send(Shutdown())
+            if self._ready.done():
+                self._send(Shutdown())
+            else:
+                self._process.terminate()  # it reads no message before it has loaded
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self._wait)
         self.lost("The engine was closed.")

@@ -90,8 +90,8 @@ def _shorten(longest: int, fitting: int, block_bytes: int, budget: int, config: 
     assert config.block_size, "the config is unresolved"
     needed = (-(-longest // config.block_size) + 1) * block_bytes
     what = (
-        f"A sequence of {longest} tokens needs {needed / MEBIBYTE:.0f} MiB of KV cache; "
-        f"{budget / MEBIBYTE:.0f} MiB are left, which hold {max(fitting, 0)} tokens."
+        f"A sequence of {longest} tokens needs {_size(needed)} of KV cache; "
+        f"{_size(budget)} are left, which hold {max(fitting, 0)} tokens."
     )
     if fitting < config.block_size:
         raise UserError(
@@ -103,6 +103,10 @@ def _shorten(longest: int, fitting: int, block_bytes: int, budget: int, config: 
             what, f"Use --max-model-len {fitting}, or raise --kv-cache-memory-bytes or --memory-utilization."
         )
     return fitting
+
+
+def _size(count: int) -> str:
+    return f"{count / MEBIBYTE:.0f} MiB" if count >= MEBIBYTE else f"{count} bytes"
 
 
 def _require(value: object, choices: Sequence[object], what: str, flag: str) -> None:
