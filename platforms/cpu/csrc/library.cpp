@@ -17,6 +17,7 @@ ANYCHIP_LIBRARY(ANYCHIP_NAMESPACE, m) {
   m.def(
       "norm_linear(Tensor x, Tensor? residual, Tensor norm, float eps, Tensor weight, Tensor? bias) -> (Tensor, "
       "Tensor)");
+  m.def("greedy(Tensor logits) -> (Tensor, Tensor)");
   m.def("gated_mlp(Tensor x, Tensor gate_up, Tensor down, int activation) -> Tensor");
   m.def(
       "kv_write(Tensor k, Tensor v, Tensor(a!) k_plane, Tensor(b!) v_plane, Tensor positions, Tensor query_start, "
@@ -42,6 +43,7 @@ ANYCHIP_IMPLEMENT(ANYCHIP_NAMESPACE, m) {
   m.impl("add_rms_norm", TORCH_BOX(&add_rms_norm));
   m.impl("gate", TORCH_BOX(&gate));
   m.impl("norm_linear", TORCH_BOX(&norm_linear));
+  m.impl("greedy", TORCH_BOX(&greedy));
   m.impl("gated_mlp", TORCH_BOX(&gated_mlp));
   m.impl("kv_write", TORCH_BOX(&kv_write));
   m.impl("rotate_and_write", TORCH_BOX(&rope_and_write));

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "attention.h"
+#include "greedy.h"
 #include "matmul.h"
 #include "rows.h"
 #include "tensors.h"
@@ -206,6 +207,22 @@ inline Tensor gated_mlp(Tensor x, Tensor gate_up, Tensor down, int64_t activatio
     multiply_gated(member, first, ready, static_cast<Activation>(activation), hidden, inner);
   });
   return product_with(hidden, inner, rows.rows, x, down, std::nullopt);
+}
+
+// ids [L] int64 and the highest logit [L] float32 of logits [L, V].
+inline std::tuple<Tensor, Tensor> greedy(Tensor logits) {
+  check(logits.dim() == 2 && logits.stride(1) == 1, "logits are no matrix of contiguous rows");
+  const int64_t rows = logits.size(0), size = logits.size(1), step = logits.stride(0);
+  Tensor ids = torch::stable::new_empty(logits, {rows}, ScalarType::Long);
+  Tensor highest = torch::stable::new_empty(logits, {rows}, ScalarType::Float);
+  auto* places = mutable_data<int64_t>(ids);
+  auto* values = mutable_data<float>(highest);
+  with_type(logits, [&](auto* from) {
+    in_parallel(rows, 4, [&](int64_t first, int64_t last) {
+      for (int64_t row = first; row < last; ++row) highest_of(from + row * step, size, places + row, values + row);
+    });
+  });
+  return {ids, highest};
 }
 
 template <class X>

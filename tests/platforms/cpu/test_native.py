@@ -21,7 +21,7 @@ from anychip_cpu.native.kernels import native_kernels
 from anychip_cpu.native.linear import NativeLinear
 
 DTYPES = ("float32", "bfloat16")
-ROW_WISE = ("rms_norm", "add_rms_norm", "silu_mul", "gelu_mul", "linear", "norm_linear", "gated_mlp")
+ROW_WISE = ("rms_norm", "add_rms_norm", "silu_mul", "gelu_mul", "linear", "norm_linear", "gated_mlp", "greedy")
 
 
 @pytest.fixture(scope="module", params=VARIANTS)
@@ -198,6 +198,18 @@ def test_the_largest_codes_do_not_overflow(library):
             x = torch.full((1, 256), sign)
             expected = x.double() @ (values.double() - (1 << (bits - 1))).T
             assert normalized_error(library.ops.linear(x, packed, None), expected) < 1e-5
+
+
+def test_the_highest_logit(library):
+    nan, infinity = float("nan"), float("inf")
+    logits = torch.zeros(6, 41)
+    logits[0, 40] = logits[1, 7] = logits[1, 9] = 1.0
+    logits[2, 3], logits[3, 40], logits[4, 5], logits[5] = nan, nan, infinity, -infinity
+    for given in (logits, logits.bfloat16(), torch.cat([logits, logits], dim=1)[:, :41]):
+        ids, highest = library.ops.greedy(given)
+        assert ids[[0, 1, 4]].tolist() == [40, 7, 5]
+        assert highest[[0, 1, 4, 5]].tolist() == [1.0, 1.0, infinity, -infinity]
+        assert highest[[2, 3]].isnan().all()
 
 
 def test_models_that_the_attention_kernels_do_not_take(library):

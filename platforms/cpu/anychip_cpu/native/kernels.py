@@ -35,6 +35,7 @@ def _row_functions(linear: NativeLinear) -> dict[str, Callable[..., Any]]:
         "linear": linear.linear,
         "norm_linear": linear.norm_linear,
         "gated_mlp": linear.gated_mlp,
+        "greedy": linear.greedy,
     }
 
 

@@ -24,6 +24,7 @@ class NativeLinear:
         ops = library.ops
         self._pack, self._pack_codes, self._linear = ops.pack.default, ops.pack_codes.default, ops.linear.default
         self._norm_linear, self._gated_mlp = ops.norm_linear.default, ops.gated_mlp.default
+        self._greedy = ops.greedy.default
         self._rms_norm, self._add_rms_norm, self._gate = (
             ops.rms_norm.default,
             ops.add_rms_norm.default,
@@ -74,6 +75,11 @@ class NativeLinear:
         """See anychip.ops.activation.gelu_mul."""
         gated: torch.Tensor = self._gate(x, 1 if approximate == "none" else 2)
         return gated
+
+    def greedy(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """See anychip.sample.choose.greedy."""
+        ids, highest = self._greedy(logits)
+        return ids, highest
 
     def norm_linear(
         self,
