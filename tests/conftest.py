@@ -2,7 +2,11 @@
 
 from hypothesis import HealthCheck, settings
 
+from anychip.config import calm_own_threads
+
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
+
+calm_own_threads()  # servers and engines of the tests share these processors
 
 settings.register_profile("quick", max_examples=60, deadline=None, derandomize=True, suppress_health_check=_SLOW)
 settings.register_profile("deep", max_examples=20_000, deadline=None, print_blob=True, suppress_health_check=_SLOW)
