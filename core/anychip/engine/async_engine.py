@@ -154,7 +154,7 @@ class AsyncEngine:
     async def close(self) -> None:
         """End the process; open requests raise `EngineDeadError`."""
         if self._process.poll() is None and not self.dead:
-            if self._ready.done():
+            if self._ready.done() and not self._ready.cancelled():
                 self._send(Shutdown())
             else:
                 self._process.terminate()  # it reads no message before it has loaded
@@ -236,7 +236,13 @@ class _Receiver(asyncio.Protocol):
 def _spawn() -> tuple[subprocess.Popen[bytes], socket.socket]:
     ours, theirs = socket.socketpair()
     command = [sys.executable, "-m", "anychip.engine.process", str(theirs.fileno())]
-    process = subprocess.Popen(command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, env=engine_environment())
+    process = subprocess.Popen(
+        command,
+        pass_fds=(theirs.fileno(),),
+        stdin=subprocess.DEVNULL,
+        env=engine_environment(),
+        process_group=0,  # the client decides what Ctrl-C ends
+    )
     theirs.close()
     ours.setblocking(False)
     return process, ours

@@ -1,0 +1,112 @@
+"""Ctrl-C and SIGTERM at every stage: the command ends soon, shows nothing of its insides, and leaves no process."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.cli.command import config_folder, endless_model, is_gone, start, wait_for_child
+
+NULL = ("--device", "null", "--load-format", "dummy")
+SOON = 15
+INTERRUPTED = 130
+
+
+@contextmanager
+def running(*arguments: object, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """`anychip ...`; however the test ends, its engine's process must end as well."""
+    process = start(*arguments, log=log)
+    try:
+        engine = wait_for_child(process.pid)
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+    assert is_gone(engine), "the engine's process is left behind"
+    assert "Traceback" not in log.read_text(), log.read_text()
+
+
+def interrupt(process: subprocess.Popen[bytes]) -> int:
+    """Ctrl-C, which a terminal sends to the whole process group; the exit status."""
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=SOON)
+    return process.returncode
+
+
+def served_at(log: Path) -> str:
+    """The address in the server's log, once it is there."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if found := re.search(r"http://[\d.]+:\d+", log.read_text()):
+            return found[0]
+        time.sleep(0.05)
+    raise AssertionError(f"the server is not ready:\n{log.read_text()}")
+
+
+@pytest.mark.parametrize("delay", [0, 0.3, 2])
+def test_ctrl_c_while_run_loads(tmp_path: Path, delay: float) -> None:
+    folder = endless_model(tmp_path / "model")
+    with running("run", "w1", "--model", folder, "--device", "reference", log=tmp_path / "log") as process:
+        time.sleep(delay)
+        assert interrupt(process) == INTERRUPTED
+
+
+def test_ctrl_c_while_run_generates(tmp_path: Path) -> None:
+    folder = endless_model(tmp_path / "model")
+    options = ("--device", "null", "--max-tokens", 100_000, "--kv-cache-memory-bytes", 2**28)
+    with running("run", "w1", "--model", folder, *options, log=tmp_path / "log") as process:
+        assert process.stdout is not None
+        assert process.stdout.read(1), (tmp_path / "log").read_text()
+        assert interrupt(process) == INTERRUPTED
+
+
+@pytest.mark.parametrize("delay", [0, 1])
+def test_ctrl_c_while_serve_loads(tmp_path: Path, delay: float) -> None:
+    folder = endless_model(tmp_path / "model")
+    with running("serve", folder, "--device", "reference", "--port", 0, log=tmp_path / "log") as process:
+        time.sleep(delay)
+        assert interrupt(process) in (0, INTERRUPTED)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_idle_server_stops(tmp_path: Path, number: int) -> None:
+    log = tmp_path / "log"
+    with running("serve", config_folder(tmp_path), *NULL, "--port", 0, log=log) as process:
+        assert httpx.get(served_at(log) + "/health").status_code == 200
+        os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
+        process.communicate(timeout=SOON)
+        assert process.returncode == 0
+
+
+def test_ctrl_c_while_the_server_streams(tmp_path: Path) -> None:
+    """The first lets the request go on, the second ends it."""
+    log = tmp_path / "log"
+    folder = config_folder(tmp_path, max_position_embeddings=200_000)
+    with running("serve", folder, *NULL, "--port", 0, "--kv-cache-memory-bytes", 2**28, log=log) as process:
+        body = {"prompt": [1, 2, 3], "max_tokens": 100_000, "ignore_eos": True, "stream": True}
+        with httpx.stream("POST", served_at(log) + "/v1/completions", json=body, timeout=SOON) as answer:
+            assert answer.status_code == 200
+            lines = answer.iter_lines()
+            next(lines)
+            os.killpg(process.pid, signal.SIGINT)
+            assert any("data:" in next(lines) for _ in range(100))
+            os.killpg(process.pid, signal.SIGINT)
+            rest = list(lines)
+        assert rest, "the stream ends with a last event"
+        process.communicate(timeout=SOON)
+        assert process.returncode == 0
+
+
+def test_a_killed_client_leaves_no_engine(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with running("serve", config_folder(tmp_path), *NULL, "--port", 0, log=log) as process:
+        served_at(log)
+        process.kill()
