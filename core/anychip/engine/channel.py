@@ -68,6 +68,8 @@ class Channel:
 
     def drain(self) -> None:
         """Write what is left, waiting for the peer."""
+        if not self._unsent:
+            return  # the peer may have read it all and gone
         self._socket.setblocking(True)
         try:
             self._socket.sendall(self._unsent)
