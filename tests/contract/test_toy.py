@@ -12,6 +12,8 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "toy-platform"
 MAX_LINES = 60
 KIT = """
 from anychip.testing import PlatformSuite
+
+
 class TestToy(PlatformSuite):
     platform = "toy"
 """

@@ -108,12 +108,12 @@ def _fill(slot: Slot, tensor: torch.Tensor, device: torch.device) -> None:
     if isinstance(value, Weight):
         assert value.values is not None, "filled after it was prepared"
         if value.values.is_meta:
-            value = replace(value, values=torch.empty_like(value.values, device=device))
+            value = replace(value, values=torch.empty(value.values.shape, dtype=value.values.dtype, device=device))
             setattr(slot.module, slot.attribute, value)
         target = value.values
     else:
         if value.is_meta or value.device != device:
-            empty = torch.empty_like(value, device=device)
+            empty = torch.empty(value.shape, dtype=value.dtype, device=device)
             value = nn.Parameter(empty, requires_grad=False) if isinstance(value, nn.Parameter) else empty
             setattr(slot.module, slot.attribute, value)
         target = value.data
