@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import socket
 import sys
@@ -40,7 +41,10 @@ def _serve(channel: Channel) -> None:
     start = decode_to_engine(_first(channel))
     assert isinstance(start, Start), "the first message must be Start"
     setup_logging(start.config.log_level)
+    gc.disable()  # importing torch makes objects by the hundred thousand, of which none is garbage
     engine = Engine(start.config, _Reporter(channel))
+    gc.freeze()  # nor will be while the engine runs: collections skip them
+    gc.enable()
     channel.send(encode(engine.info))
     try:
         _loop(engine, channel)

