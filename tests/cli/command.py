@@ -58,10 +58,10 @@ def config_folder(folder: Path, **values: object) -> Path:
 
 
 def endless_model(folder: Path) -> Path:
-    """A model with weights and a tokenizer that has room for long answers."""
+    """A model with weights and a tokenizer that has room for long answers and never ends one itself."""
     write_tiny_model(folder)
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 200_000}))
+    (folder / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 200_000, "eos_token_id": None}))
     return folder
 
 

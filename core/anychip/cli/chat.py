@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import sys
 from typing import Annotated
 
@@ -25,6 +27,8 @@ def chat(
     engine: Values,
 ) -> None:
     """Talk with a model in the terminal; without --model it is `demo`."""
+    with contextlib.suppress(ImportError):  # some builds of Python have no line editing
+        importlib.import_module("readline")
     opening: Messages = [{"role": "system", "content": system}] if system else []
     with Session(engine) as session:
         print(f"{session.engine.source.name}. {HELP}", file=sys.stderr)
