@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 
@@ -21,6 +21,7 @@ from anychip_api.listen import address_of, bind, listen
 from anychip_api.options import ServerOptions
 
 if TYPE_CHECKING:
+    from anychip.engine.spawn import EngineProcess
     from anychip_api.app import Extension
     from anychip_api.web import WebServer
 
@@ -35,27 +36,28 @@ def serve(
     options: ServerOptions,
     progress: Progress | None = None,
     extensions: Iterable[Extension] = (),
+    process: EngineProcess | None = None,
 ) -> int:
     """Serve until SIGTERM or SIGINT, or until the engine's process ends; returns the exit code.
 
+    `process` is the engine's, where the caller has started it already.
     Raises `UserError` when the port cannot be had or the engine cannot start.
     """
     with (
         closing(bind(options.host, options.port)) as listener,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as run,
     ):
-        return run.run(_run(config, options, listener, progress, tuple(extensions)))
+        return run.run(_run(AsyncEngine.create(config, progress, process), options, listener, tuple(extensions)))
 
 
 async def _run(
-    config: EngineConfig,
+    starting: Coroutine[Any, Any, AsyncEngine],
     options: ServerOptions,
     listener: socket.socket,
-    progress: Progress | None,
     extensions: tuple[Extension, ...],
 ) -> int:
     stop = _Stop()
-    loading = asyncio.create_task(AsyncEngine.create(config, progress))
+    loading = asyncio.create_task(starting)
     await asyncio.sleep(0)  # the engine's process starts before this one imports the web framework
     web = await asyncio.to_thread(_import_web)
     if not await stop.before(loading):

@@ -11,6 +11,7 @@ from anychip.cli.fields import engine_fields, server_fields
 from anychip.cli.flags import Values, with_flags
 from anychip.cli.loading import loading_bar
 from anychip.config import EngineConfig, make_config
+from anychip.engine.spawn import spawn_engine
 from anychip.errors import UserError
 from anychip.log import setup_logging
 
@@ -28,13 +29,14 @@ def serve(
     engine: Values,
 ) -> None:
     """Serve a model over OpenAI's protocol, until Ctrl-C or SIGTERM. Without a model it serves `demo`."""
+    config = make_config({**engine, "model": _one_model(model, engine.get("model"))})
+    setup_logging(config.log_level)
+    process = spawn_engine()  # it loads its libraries while this process does
     from anychip_api.options import ServerOptions
     from anychip_api.server import serve as run_server
 
-    config = make_config({**engine, "model": _one_model(model, engine.get("model"))})
-    setup_logging(config.log_level)
     with loading_bar() as bar:
-        status = run_server(config, ServerOptions(**server), bar, [_plugin_routes(config)])
+        status = run_server(config, ServerOptions(**server), bar, [_plugin_routes(config)], process)
     if status:
         sys.exit(status)
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from anychip.cli.loading import loading_bar
 from anychip.config import EngineConfig, make_config
-from anychip.engine.async_engine import AsyncEngine
-from anychip.engine.outputs import Delta
+from anychip.engine.spawn import spawn_engine
 from anychip.errors import UserError
 from anychip.log import setup_logging
 from anychip.sampling_params import SamplingParams
-from anychip.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from anychip.engine.outputs import Delta
+    from anychip.text.tokenizer import Tokenizer
 
 Messages = list[dict[str, str]]
 
@@ -25,10 +27,13 @@ class Session:
     def __init__(self, options: dict[str, Any]) -> None:
         config = quiet_config(options)
         setup_logging(config.log_level)
+        process = spawn_engine()  # it loads its libraries while this process does
+        from anychip.engine.async_engine import AsyncEngine
+
         self._loop = asyncio.Runner()
         try:
             with loading_bar() as bar:
-                self.engine = self._loop.run(AsyncEngine.create(config, bar))
+                self.engine = self._loop.run(AsyncEngine.create(config, bar, process))
         except BaseException:
             self._loop.close()
             raise

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import subprocess
-import sys
 import uuid
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any, cast
 
-from anychip.config import EngineConfig, engine_environment
+from anychip.config import EngineConfig
 from anychip.engine.channel import LENGTH, FrameBuffer
 from anychip.engine.collect import Collected, Collector
+from anychip.engine.detached import run_detached
 from anychip.engine.input import InputProcessor, Prompt, default_sampling
 from anychip.engine.locate import locate_model
 from anychip.engine.messages import (
@@ -31,6 +31,7 @@ from anychip.engine.messages import (
 )
 from anychip.engine.outputs import RequestOutput
 from anychip.engine.results import Gathered
+from anychip.engine.spawn import EngineProcess, spawn_engine
 from anychip.engine.stream import RequestStream
 from anychip.errors import EngineDeadError, UserError
 from anychip.plugin.contract import ModelSource
@@ -52,7 +53,7 @@ class AsyncEngine:
     inputs: InputProcessor
     default_sampling: dict[str, Any]
 
-    def __init__(self, config: EngineConfig, progress: ProgressCallback | None) -> None:
+    def __init__(self, config: EngineConfig, progress: ProgressCallback | None, engine: EngineProcess) -> None:
         self.config = config
         self.stats = Stats()
         self.last_words = "The engine process ended."
@@ -62,22 +63,24 @@ class AsyncEngine:
         self._listeners: list[Callable[[StepOutputs], None]] = []
         self._ready: asyncio.Future[EngineInfo] = asyncio.get_running_loop().create_future()
         self._died = asyncio.Event()
-        self._process, self._socket = _spawn()
+        self._process, self._socket = engine.process, engine.socket
 
     @classmethod
-    async def create(cls, config: EngineConfig, progress: ProgressCallback | None = None) -> AsyncEngine:
-        """Start the engine process and wait until it has loaded the model.
+    async def create(
+        cls, config: EngineConfig, progress: ProgressCallback | None = None, process: EngineProcess | None = None
+    ) -> AsyncEngine:
+        """Start the engine process, unless it is given, and wait until it has loaded the model.
 
         Raises `UserError` for what the user can fix, `EngineDeadError` for the rest.
         """
-        self = cls(config, progress)
+        self = cls(config, progress, process or spawn_engine())
         try:
             loop = asyncio.get_running_loop()
             # the process imports its libraries while the model is looked up, or fetched, here
-            self.source = await loop.run_in_executor(None, locate_model, config, progress or _quiet)
+            self.source = await run_detached(partial(locate_model, config, progress or _quiet))
             await loop.create_connection(lambda: _Receiver(self), sock=self._socket)
             self._send(Start(config.replace("client", model=str(self.source.path))))
-            self.tokenizer = await loop.run_in_executor(None, _load_tokenizer, config, self.source.path)
+            self.tokenizer = await run_detached(partial(_load_tokenizer, config, self.source.path))
             self.info = await self._ready
         except BaseException:
             await self.close()
@@ -231,21 +234,6 @@ class _Receiver(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._engine.lost("The engine process ended unexpectedly; its log says why.")
-
-
-def _spawn() -> tuple[subprocess.Popen[bytes], socket.socket]:
-    ours, theirs = socket.socketpair()
-    command = [sys.executable, "-m", "anychip.engine.process", str(theirs.fileno())]
-    process = subprocess.Popen(
-        command,
-        pass_fds=(theirs.fileno(),),
-        stdin=subprocess.DEVNULL,
-        env=engine_environment(),
-        process_group=0,  # the client decides what Ctrl-C ends
-    )
-    theirs.close()
-    ours.setblocking(False)
-    return process, ours
 
 
 def _load_tokenizer(config: EngineConfig, path: Any) -> Any:

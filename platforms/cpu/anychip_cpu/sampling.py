@@ -44,7 +44,14 @@ def _floor(
     top_p: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The threshold of each row by its `count` largest logits, and whether they decided it."""
-    largest = descending(scaled, count)
+    largest = descending(scaled, count) if count < scaled.shape[-1] else _sorted(scaled)
     floor = torch.maximum(lowest, top_k_floor(largest, top_k))
     last, reached = top_p_floor(scaled, weights, largest, floor, top_p)
     return torch.maximum(floor, last), reached & (top_k <= count)
+
+
+def _sorted(scaled: torch.Tensor) -> torch.Tensor:
+    """All values of each row, largest first. numpy sorts whole rows several times faster than torch, and no indices."""
+    ordered = scaled.neg().numpy()
+    ordered.sort(axis=-1)
+    return torch.from_numpy(ordered).neg_()
