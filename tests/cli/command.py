@@ -37,12 +37,12 @@ def run(*arguments: object, folder: Path | None = None) -> subprocess.CompletedP
     )
 
 
-def start(*arguments: object, log: Path) -> subprocess.Popen[bytes]:
+def start(*arguments: object, log: Path, **environment: str) -> subprocess.Popen[bytes]:
     """`anychip ...` under way, its standard error in `log`, in a process group of its own."""
     with log.open("wb") as stream:
         return subprocess.Popen(
             [*ANYCHIP, *map(str, arguments)],
-            env=ENVIRONMENT,
+            env=ENVIRONMENT | environment,
             stdout=subprocess.PIPE,
             stderr=stream,
             stdin=subprocess.DEVNULL,
@@ -67,8 +67,8 @@ def endless_model(folder: Path) -> Path:
 
 def children(process: int) -> list[int]:
     """Processes that `process` started and that still live."""
-    path = Path(f"/proc/{process}/task/{process}/children")
-    return [int(word) for word in path.read_text().split()] if path.exists() else []
+    lists = Path(f"/proc/{process}/task").glob("*/children")
+    return [int(word) for path in lists for word in path.read_text().split()]
 
 
 def wait_for_child(process: int) -> int:

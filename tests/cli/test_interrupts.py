@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.cli.command import config_folder, endless_model, is_gone, start, wait_for_child
+from tests.cli.command import LIMIT, children, config_folder, endless_model, is_gone, start, wait_for_child
 
 NULL = ("--device", "null", "--load-format", "dummy")
 SOON = 15
@@ -21,9 +22,9 @@ INTERRUPTED = 130
 
 
 @contextmanager
-def running(*arguments: object, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def running(*arguments: object, log: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
     """`anychip ...`; however the test ends, its engine's process must end as well."""
-    process = start(*arguments, log=log)
+    process = start(*arguments, log=log, **environment)
     try:
         engine = wait_for_child(process.pid)
         yield process
@@ -74,6 +75,32 @@ def test_ctrl_c_while_serve_loads(tmp_path: Path, delay: float) -> None:
     with running("serve", folder, "--device", "reference", "--port", 0, log=tmp_path / "log") as process:
         time.sleep(delay)
         assert interrupt(process) in (0, INTERRUPTED)
+
+
+@pytest.mark.parametrize(
+    ("command", "number", "status"),
+    [(["run", "hello"], signal.SIGINT, INTERRUPTED), (["serve", "--port", "0"], signal.SIGTERM, 0)],
+)
+def test_a_download_is_not_waited_for(tmp_path: Path, command: list[str], number: int, status: int) -> None:
+    """A package index that takes connections and says nothing; only our own process gets the signal."""
+    with socket.create_server(("127.0.0.1", 0)) as index:
+        environment = {
+            "ANYCHIP_CACHE_DIR": str(tmp_path / "cache"),
+            "PIP_CONFIG_FILE": os.devnull,
+            "PIP_INDEX_URL": f"http://127.0.0.1:{index.getsockname()[1]}/simple",
+        }
+        with running(*command, log=tmp_path / "log", **environment) as process:
+            index.settimeout(LIMIT)
+            index.accept()
+            (download,) = [child for child in children(process.pid) if is_download(child)]
+            process.send_signal(number)
+            process.communicate(timeout=SOON)
+            assert process.returncode == status
+            assert is_gone(download)
+
+
+def is_download(process: int) -> bool:
+    return b"download" in Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import re
 import shutil
@@ -71,11 +72,13 @@ def _run(command: list[str], progress: Progress | None) -> str | None:
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, errors="replace")
         assert process.stdout is not None
+        atexit.register(process.terminate)  # whoever interrupts us waits for no download
         with process:
             for line in process.stdout:
                 match = _RAW_PROGRESS.match(line)
                 if match is not None:
                     report(progress, int(match[1]), int(match[2]))
+        atexit.unregister(process.terminate)
         errors.seek(0)
         return errors.read() if process.returncode else None
 
