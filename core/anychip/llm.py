@@ -9,8 +9,7 @@ from typing import Any, Self
 from anychip.config import EngineConfig, calm_own_threads, make_config
 from anychip.engine.collect import Collected, Collector
 from anychip.engine.engine import Engine
-from anychip.engine.input import InputProcessor, Prompt, default_sampling
-from anychip.engine.locate import locate_model
+from anychip.engine.input import InputProcessor, Prompt, default_sampling, model_tokenizer
 from anychip.engine.messages import Abort
 from anychip.engine.outputs import RequestOutput
 from anychip.engine.results import Gathered
@@ -18,7 +17,6 @@ from anychip.errors import RequestError, UserError
 from anychip.log import setup_logging
 from anychip.progress import LoadProgress, RequestProgress
 from anychip.sampling_params import SamplingParams
-from anychip.text.load import load_tokenizer
 
 Message = Mapping[str, Any]
 
@@ -38,12 +36,11 @@ class LLM:
         calm_own_threads()
         setup_logging(config.log_level if "log_level" in config.origins else "warning")
         with LoadProgress() as progress:
-            source = locate_model(config, progress)
-            self.engine = Engine(config.replace("client", model=str(source.path)), progress)
-        path = config.tokenizer or source.path
-        self.tokenizer = None if config.skip_tokenizer_init else load_tokenizer(_path(path), config.chat_template)
+            self.engine = Engine(config, progress)
+        source = self.engine.source
+        self.tokenizer = model_tokenizer(config, source)
         self._inputs = InputProcessor(source, self.tokenizer, self.engine.info, config.seed)
-        self._defaults = default_sampling(source) if config.generation_config == "auto" else {}
+        self._defaults = default_sampling(config, source)
         self._collector = Collector()
         self._count = 0
         self._closed = False
@@ -169,9 +166,3 @@ def _as_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
         return [prompts]
     items: list[Any] = list(prompts)
     return [items] if items and isinstance(items[0], int) else items
-
-
-def _path(value: Any) -> Any:
-    from pathlib import Path
-
-    return Path(value)

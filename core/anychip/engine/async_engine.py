@@ -13,7 +13,7 @@ from anychip.config import EngineConfig
 from anychip.engine.channel import LENGTH, FrameBuffer
 from anychip.engine.collect import Collected, Collector
 from anychip.engine.detached import run_detached
-from anychip.engine.input import InputProcessor, Prompt, default_sampling
+from anychip.engine.input import InputProcessor, Prompt, default_sampling, model_tokenizer
 from anychip.engine.locate import locate_model
 from anychip.engine.messages import (
     Abort,
@@ -37,7 +37,6 @@ from anychip.errors import EngineDeadError, UserError
 from anychip.plugin.contract import ModelSource
 from anychip.sampling_params import SamplingParams
 from anychip.text.chat_template import ChatTemplate
-from anychip.text.load import load_tokenizer
 from anychip.text.tokenizer import Tokenizer
 
 CLOSE_SECONDS = 10.0
@@ -64,6 +63,7 @@ class AsyncEngine:
         self._ready: asyncio.Future[EngineInfo] = asyncio.get_running_loop().create_future()
         self._died = asyncio.Event()
         self._process, self._socket = engine.process, engine.socket
+        self._transport: asyncio.WriteTransport | None = None
 
     @classmethod
     async def create(
@@ -80,13 +80,13 @@ class AsyncEngine:
             self.source = await run_detached(partial(locate_model, config, progress or _quiet))
             await loop.create_connection(lambda: _Receiver(self), sock=self._socket)
             self._send(Start(config.replace("client", model=str(self.source.path))))
-            self.tokenizer = await run_detached(partial(_load_tokenizer, config, self.source.path))
+            self.tokenizer = await run_detached(partial(model_tokenizer, config, self.source))
             self.info = await self._ready
         except BaseException:
             await self.close()
             raise
         self.inputs = InputProcessor(self.source, self.tokenizer, self.info, config.seed)
-        self.default_sampling = default_sampling(self.source) if config.generation_config == "auto" else {}
+        self.default_sampling = default_sampling(config, self.source)
         return self
 
     @property
@@ -215,8 +215,6 @@ class AsyncEngine:
             self._process.kill()
             self._process.wait()
 
-    _transport: asyncio.WriteTransport | None = None
-
 
 class _Receiver(asyncio.Protocol):
     """Feeds an engine's bytes to its client."""
@@ -234,14 +232,6 @@ class _Receiver(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._engine.lost("The engine process ended unexpectedly; its log says why.")
-
-
-def _load_tokenizer(config: EngineConfig, path: Any) -> Any:
-    from pathlib import Path
-
-    if config.skip_tokenizer_init:
-        return None
-    return load_tokenizer(Path(config.tokenizer) if config.tokenizer else path, config.chat_template)
 
 
 def _startup_error(words: str, failure: Failure | None) -> Exception:

@@ -29,11 +29,11 @@ class Engine:
         chosen = registry.choose(config.device)
         platform = chosen.open()
         config = resolve_config(config, platform.capabilities)
-        source = with_plugin_class(locate_model(config, progress), registry.models)
+        self.source = with_plugin_class(locate_model(config, progress), registry.models)
         self.runner: Runner = platform.runner(config)
         check_members(self.runner, f"Platform {chosen.found.spec.name!r}")
         try:
-            model = self.runner.load(source, progress)
+            model = self.runner.load(self.source, progress)
             check_attention(model, platform.capabilities)
             plan = plan_cache(model, self.runner.measure(), config)
             self.runner.start(plan)

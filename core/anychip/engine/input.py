@@ -7,15 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from anychip.config import EngineConfig
 from anychip.engine.batch import RowSampling
 from anychip.engine.messages import EngineInfo, Submit
 from anychip.errors import RequestError
 from anychip.plugin.contract import ModelSource
 from anychip.sampling_params import SamplingParams
+from anychip.text.load import load_tokenizer
 from anychip.text.tokenizer import Tokenizer
 
 Prompt = str | Sequence[int] | Mapping[str, Any]
@@ -183,8 +186,17 @@ class InputProcessor:
         return tuple(spelled)
 
 
-def default_sampling(source: ModelSource) -> dict[str, Any]:
-    """Sampling defaults in the model's generation_config.json."""
+def model_tokenizer(config: EngineConfig, source: ModelSource) -> Tokenizer | None:
+    """The tokenizer that the config names, else the model's own; None if it has none, or none is wanted."""
+    if config.skip_tokenizer_init:
+        return None
+    return load_tokenizer(Path(config.tokenizer) if config.tokenizer else source.path, config.chat_template)
+
+
+def default_sampling(config: EngineConfig, source: ModelSource) -> dict[str, Any]:
+    """Sampling defaults in the model's generation_config.json, unless the config ignores them."""
+    if config.generation_config == "none":
+        return {}
     given = source.generation_config
     return {name: given[name] for name in SAMPLING_DEFAULTS if given.get(name) is not None}
 

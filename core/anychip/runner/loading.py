@@ -31,12 +31,8 @@ LOADING = "loading weights"
 
 
 def choose_dtype(config: EngineConfig, source: ModelSource, capabilities: Capabilities) -> str:
-    """The type to compute in. Raises `UserError` when the one asked for is not among the platform's."""
+    """The type to compute in; `resolve_config` has refused one that the platform lacks."""
     if config.dtype != "auto":
-        if config.dtype not in capabilities.dtypes:
-            raise UserError(
-                f"This device does not compute in {config.dtype}.", f"Use --dtype {' or '.join(capabilities.dtypes)}."
-            )
         return config.dtype
     stored = source.config.get("dtype") or source.config.get("torch_dtype")
     if source.kind == "safetensors" and stored in capabilities.dtypes:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from anychip.engine.batch import SAMPLE, AdmittedRow, Batch, RowSampling
+from anychip.engine.sizing import group_layers
 from anychip.plugin.contract import KVGroup, KVPlan, KVSpec
 
 
 def worst_plan(specs: tuple[KVSpec, ...], block_size: int, rows: int, tokens: int, max_model_len: int) -> KVPlan:
     """A plan with just the blocks that `worst_batch` needs."""
     blocks = 1 + sum(-(-length // block_size) for length in worst_lengths(rows, tokens, max_model_len))
-    distinct: dict[KVSpec, list[int]] = {}
-    for layer, spec in enumerate(specs):
-        if spec.kind != "none":
-            distinct.setdefault(spec, []).append(layer)
-    groups = tuple(KVGroup(spec, tuple(layers), blocks) for spec, layers in distinct.items())
+    groups = tuple(KVGroup(spec, layers, blocks) for spec, layers in group_layers(specs))
     return KVPlan(groups, block_size, rows, max_model_len, tokens)
 
 
