@@ -58,8 +58,9 @@ def _loop(engine: Engine, channel: Channel) -> None:
         timeout = 0.0 if engine.has_work else (None if checked else IDLE_SECONDS)
         frames = channel.poll(timeout)
         if not frames and not engine.has_work:
-            engine.check_integrity()
-            checked = True
+            if not checked:  # part of a long message wakes us too
+                engine.check_integrity()
+                checked = True
             continue
         for frame in frames:
             message = decode_to_engine(frame)
