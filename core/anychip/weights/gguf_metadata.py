@@ -66,11 +66,6 @@ class GGUFFile:
             raise UserError(f"{self.path} has no metadata {key!r}.", "Convert or download the model again.")
         return self.get(key)
 
-    def array_length(self, key: str) -> int:
-        """Number of elements of an array, without decoding it; 0 if the key is missing or no array."""
-        kind, position = self._fields.get(key, (0, 0))
-        return self._number(_UINT64, position + 4) if kind == _ARRAY else 0
-
     def _read_header(self) -> None:
         if self.buffer[:4] != b"GGUF":
             raise UserError(f"{self.path} is not a GGUF file.", "Give a .gguf file made by llama.cpp's converter.")
