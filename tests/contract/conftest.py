@@ -4,17 +4,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 from tests.contract.distributions import forget, install
+from tests.one_thread import one_thread
 
-
-@pytest.fixture(scope="session", autouse=True)
-def _one_thread():
-    """Tensors here are tiny: more threads would only wait for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+__all__ = ["one_thread"]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,16 +1,5 @@
-"""Tiny tensors on one thread: the pool would only wait for its own threads on a busy machine."""
+"""Tiny tensors on one thread."""
 
-from __future__ import annotations
+from tests.one_thread import one_thread
 
-from collections.abc import Iterator
-
-import pytest
-import torch
-
-
-@pytest.fixture(scope="package", autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+__all__ = ["one_thread"]
