@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from anychip.plugin import Memory, Platform, PlatformSpec, Probe, hookimpl
+from anychip.plugin import EngineConfig, Memory, Platform, PlatformSpec, Probe, hookimpl
 from anychip.runner import TorchPlatform
 
 
@@ -30,7 +30,7 @@ class ToyPlatform(TorchPlatform):
         """Wait for the device. This one has always finished."""
 
 
-def open_toy(devices: Sequence[int]) -> Platform:
+def open_toy(devices: Sequence[int], config: EngineConfig) -> Platform:
     """Open the device of one rank."""
     return ToyPlatform()
 

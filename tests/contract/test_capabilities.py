@@ -23,7 +23,8 @@ from anychip.testing.null import NullPlatform
 
 @hookimpl
 def register_platforms(register):
-    register(PlatformSpec(name="{device}", probe=lambda: Probe(-1), open=lambda devices: NullPlatform({capabilities})))
+    open = lambda devices, config: NullPlatform({capabilities})
+    register(PlatformSpec(name="{device}", probe=lambda: Probe(-1), open=open))
 """
 MODEL = {"model_type": "llama", "max_position_embeddings": 512, "vocab_size": 64, "num_hidden_layers": 2}
 
@@ -168,6 +169,6 @@ def test_by_default_little_is_promised():
 
 
 def test_the_null_platform_takes_any_capabilities():
-    platform = Registry().choose("null").open()
+    platform = Registry().choose("null").open(make_config({}))
     assert platform.capabilities.steps_in_flight == 2
     assert platform.memory() == Memory(2**30, 2**30)

@@ -17,7 +17,7 @@ from anychip.testing.null import NullPlatform
 @hookimpl
 def register_platforms(register):
     register(PlatformSpec(name={name!r}, probe=lambda: Probe({score}, {reason!r}, {devices}), api_version={version},
-                          open=lambda devices: NullPlatform()))
+                          open=lambda devices, config: NullPlatform()))
 """
 
 
@@ -34,7 +34,7 @@ def test_an_installed_plugin_is_found_scored_and_taken(plugin):
     registry = Registry()
     found = registry.choose("auto").found
     assert (found.spec.name, found.plugin, found.version, found.probe.score) == ("one", "one", "2.3", 50)
-    assert registry.choose("one").open().memory().free > 0
+    assert registry.choose("one").open(make_config({})).memory().free > 0
 
 
 def test_the_better_of_two_platforms_is_taken_and_both_can_be_asked_for(plugin):
@@ -83,7 +83,7 @@ def test_a_device_of_a_broken_plugin_with_another_name_says_what_is_broken(plugi
 
 def test_a_plugin_whose_second_probe_raises_brings_neither_platform(plugin):
     source = platform_source("first") + (
-        "    register(PlatformSpec(name='second', probe=lambda: 1 / 0, open=lambda devices: NullPlatform()))\n"
+        "    register(PlatformSpec(name='second', probe=lambda: 1 / 0, open=lambda devices, config: NullPlatform()))\n"
     )
     plugin("dummy-pair", source)
     registry = Registry()

@@ -28,7 +28,7 @@ TAIL = """
 
 @hookimpl
 def register_platforms(register):
-    register(PlatformSpec(name="chip", probe=lambda: Probe(1), open=lambda devices: Chip()))
+    register(PlatformSpec(name="chip", probe=lambda: Probe(1), open=lambda devices, config: Chip()))
 """
 
 
@@ -48,18 +48,18 @@ def register_platforms(register):
 def test_a_wrong_member_is_refused_when_the_platform_is_opened(plugin, member, says):
     plugin("dummy-chip", HEAD + member + TAIL, version="4.2")
     with pytest.raises(UserError, match=r"'chip' 4\.2.*" + says):
-        Registry().choose("chip").open()
+        Registry().choose("chip").open(make_config({}))
 
 
 def test_more_parameters_with_defaults_are_fine(plugin):
     plugin("dummy-chip", HEAD + "    def lower(self, module, spec, depth=0):\n        return None\n" + TAIL)
-    assert isinstance(Registry().choose("chip").open(), TorchPlatform)
+    assert isinstance(Registry().choose("chip").open(make_config({})), TorchPlatform)
 
 
 def test_opening_something_that_is_no_platform_is_refused(plugin):
     plugin("dummy-chip", HEAD + TAIL.replace("Chip()", "object()"))
     with pytest.raises(UserError, match="opened a object, not a Platform"):
-        Registry().choose("chip").open()
+        Registry().choose("chip").open(make_config({}))
 
 
 def test_a_wrong_runner_is_refused():
@@ -74,4 +74,4 @@ def test_a_wrong_runner_is_refused():
 
 def test_the_platforms_here_are_right():
     for name in ("reference", "null"):
-        Registry().choose(name).open()
+        Registry().choose(name).open(make_config({}))

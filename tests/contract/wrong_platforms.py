@@ -20,7 +20,7 @@ TAIL = """
 
 @hookimpl
 def register_platforms(register):
-    register(PlatformSpec(name="broken", probe=lambda: Probe(-1), open=lambda devices: Broken()))
+    register(PlatformSpec(name="broken", probe=lambda: Probe(-1), open=lambda devices, config: Broken()))
 """
 KERNELS = """
     def kernels(self, spec):

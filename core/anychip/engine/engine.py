@@ -27,7 +27,7 @@ class Engine:
         registry = Registry(config.plugins)
         config = registry.configure(config)
         chosen = registry.choose(config.device)
-        platform = chosen.open()
+        platform = chosen.open(config)
         config = resolve_config(config, platform.capabilities)
         self.source = with_plugin_class(locate_model(config, progress), registry.models)
         self.runner: Runner = platform.runner(config)

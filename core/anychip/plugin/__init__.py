@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from anychip.config import EngineConfig
 from anychip.plugin.communicator import Communicator
 from anychip.plugin.contract import (
     API_VERSION,
@@ -30,6 +31,7 @@ __all__ = [
     "Capabilities",
     "Communicator",
     "Control",
+    "EngineConfig",
     "KVGroup",
     "KVPlan",
     "KVSpec",

@@ -266,8 +266,8 @@ class PlatformSpec:
 
     name: str
     probe: Callable[[], Probe]
-    open: Callable[[Sequence[int]], Platform]
-    """Called with device indices."""
+    open: Callable[[Sequence[int], EngineConfig], Platform]
+    """Called with device indices, and the config before a platform has filled in what was left open."""
     api_version: int = API_VERSION
     extra: str = ""
     """What to install when it is missing, e.g. `anychip[name]`."""

@@ -62,9 +62,9 @@ class Chosen:
     found: FoundPlatform
     index: int
 
-    def open(self) -> Platform:
+    def open(self, config: EngineConfig) -> Platform:
         """Open the device."""
-        platform = self.found.spec.open((self.index,))
+        platform = self.found.spec.open((self.index,), config)
         if not isinstance(platform, Platform):
             raise UserError(f"Platform {self.found.spec.name!r} opened a {type(platform).__name__}, not a Platform.")
         check_members(platform, f"Plugin {self.found.plugin!r} {self.found.version}")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from anychip.config import EngineConfig
 from anychip.plugin.contract import Platform, PlatformSpec, Probe
 from anychip.plugin.hookspec import hookimpl
 
 
-def _open(devices: Sequence[int]) -> Platform:
+def _open(devices: Sequence[int], config: EngineConfig) -> Platform:
     from anychip.testing.null import NullPlatform
 
     return NullPlatform()

@@ -53,7 +53,7 @@ class Subject:
     @cached_property
     def platform(self) -> Platform:
         """The device, opened once for all checks. Raises `UserError`."""
-        return self.chosen.open()
+        return self.chosen.open(make_config({"device": self.device}))
 
     @property
     def capabilities(self) -> Capabilities:

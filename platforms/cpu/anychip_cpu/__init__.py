@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from anychip.config import EngineConfig
 from anychip.plugin.contract import Platform, PlatformSpec, Probe
 from anychip.plugin.hookspec import hookimpl
 
 
-def _open(devices: Sequence[int]) -> Platform:
-    from anychip.config import make_config
+def _open(devices: Sequence[int], config: EngineConfig) -> Platform:
+    from anychip_cpu.native.library import open_library
     from anychip_cpu.platform import CpuPlatform
 
-    platform = CpuPlatform()
-    platform.look_for_library(make_config({}), build=False)
-    return platform
+    return CpuPlatform(open_library(config.cache_path / "native", config.native_kernels))
 
 
 @hookimpl

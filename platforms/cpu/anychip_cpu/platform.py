@@ -16,23 +16,17 @@ from anychip.weights.weight import Weight
 from anychip_cpu.kernels import cpu_kernels
 from anychip_cpu.linear import prepare_weight
 from anychip_cpu.native.kernels import native_kernels
-from anychip_cpu.native.library import Library, Search, open_library
+from anychip_cpu.native.library import NONE, Search, build_missing
 from anychip_cpu.native.linear import NativeLinear
 from anychip_cpu.native.stack import lower_stack
 from anychip_cpu.processor import has_bfloat16
 
 
 class CpuPlatform(TorchPlatform):
-    """The processors that this process may use, as one device. Its library is `library`, else what is found later."""
+    """The processors that this process may use, as one device, with the native library of `search`."""
 
-    def __init__(self, library: Library | None = None) -> None:
-        self._given = library
-        self._native = Search(library, "")
-
-    def look_for_library(self, config: EngineConfig, build: bool = True) -> None:
-        """Choose the native library, without waiting for one. `build`: start building it where there is none."""
-        if self._given is None:
-            self._native = open_library(config.cache_path / "native", config.native_kernels, build)
+    def __init__(self, search: Search = NONE) -> None:
+        self._native = search
 
     @property
     def capabilities(self) -> Capabilities:
@@ -60,8 +54,8 @@ class CpuPlatform(TorchPlatform):
         return
 
     def runner(self, config: EngineConfig) -> Runner:
-        """See `TorchPlatform.runner`; the native library is chosen here, and never waited for."""
-        self.look_for_library(config)
+        """See `TorchPlatform.runner`; a native library that is missing is built meanwhile, and not waited for."""
+        self._native = build_missing(self._native, config.cache_path / "native")
         return super().runner(config)
 
     def notes(self) -> tuple[str, ...]:

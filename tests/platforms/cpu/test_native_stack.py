@@ -14,6 +14,7 @@ from anychip.ops.attention_cases import batch_inputs, shuffled_table
 from anychip.ops.bind import bind
 from anychip.runner.loading import lower_model
 from anychip.testing.compare import normalized_error
+from anychip_cpu.native.library import Search
 from anychip_cpu.native.stack import NativeStack
 from anychip_cpu.platform import CpuPlatform
 
@@ -28,7 +29,7 @@ HEADS = {"hidden_size": 96, "intermediate_size": 64, "num_attention_heads": 6, "
 
 @pytest.fixture(scope="module", params=VARIANTS)
 def platform(request):
-    return CpuPlatform(native_library(request.param))
+    return CpuPlatform(Search(native_library(request.param), request.param))
 
 
 @pytest.fixture(scope="module", params=FAMILIES)

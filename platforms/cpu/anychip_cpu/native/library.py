@@ -30,6 +30,11 @@ class Search:
 
     library: Library | None
     note: str
+    missing: Variant | None = None
+    """The variant to build, where there is none and one could be built."""
+
+
+NONE = Search(None, "")
 
 
 def load(variant: Variant, path: Path) -> Library:
@@ -38,8 +43,8 @@ def load(variant: Variant, path: Path) -> Library:
     return Library(variant, getattr(torch.ops, namespace(variant)))
 
 
-def open_library(cache: Path, choice: str = "auto", build: bool = True) -> Search:
-    """The best library that is there. Where none is, one is built in the background into `cache` for the next start.
+def open_library(cache: Path, choice: str = "auto") -> Search:
+    """The best library that is there, in a wheel or in `cache`.
 
     `choice` is a variant's name, `auto`, or `none`. Raises `UserError` for a variant that cannot run here.
     """
@@ -55,11 +60,16 @@ def open_library(cache: Path, choice: str = "auto", build: bool = True) -> Searc
         reason = "this processor has none of " + ", ".join(variant.name for variant in VARIANTS)
     if reason is not None:
         return Search(None, f"native kernels: none, as {reason}; torch's operators run")
-    if not build:
-        return Search(None, "native kernels: not built yet; torch's operators run")
-    started = build_in_background(variants[0], cache)
+    return Search(None, "native kernels: not built yet; torch's operators run", variants[0])
+
+
+def build_missing(search: Search, cache: Path) -> Search:
+    """Start building in the background what was not found, for the next start."""
+    if search.missing is None:
+        return search
+    started = build_in_background(search.missing, cache)
     what = "are being built in the background" if started else "are still being built"
-    return Search(None, f"native kernels: {variants[0].name} {what} for the next start; torch's operators run")
+    return Search(None, f"native kernels: {search.missing.name} {what} for the next start; torch's operators run")
 
 
 def _candidates(choice: str) -> tuple[Variant, ...]:
