@@ -79,12 +79,11 @@ def _endpoint(service: Service, handler: Handler) -> Callable[[Request], Awaitab
             known = as_api_error(error)
             if known is None:
                 logger.exception("A request failed.")
-            return (known or internal_error()).response()
+            return (known or internal_error()).response(request.url.path)
 
     return endpoint
 
 
 async def _on_error(request: Request, error: Exception) -> Response:
-    del request
     headers = dict(error.headers or {}) if isinstance(error, HTTPException) else None
-    return (as_api_error(error) or internal_error()).response(headers)
+    return (as_api_error(error) or internal_error()).response(request.url.path, headers)

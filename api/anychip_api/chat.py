@@ -10,8 +10,9 @@ from starlette.responses import Response
 
 from anychip.engine.outputs import Delta, TokenLogprobs
 from anychip.errors import RequestError
-from anychip_api.answer import Answer, Choice, Head
+from anychip_api.answer import Head
 from anychip_api.body import read_schema
+from anychip_api.choices import Choice, ChoicesAnswer
 from anychip_api.generation import Generation, start
 from anychip_api.logprobs import chat_rows, prompt_rows
 from anychip_api.sampling import chat_params, check_streaming, renamed
@@ -27,18 +28,22 @@ async def create_chat_completion(service: Service, request: Request) -> Response
     body, headers = await read_schema(service, request, ChatRequest)
     model = service.model_name(body.model)
     check_streaming(body)
+    request_id = f"chatcmpl-{request.scope['request_id']}"
+    generation = start_chat(service, body, request_id)
+    answer = ChatAnswer(service, body, generation, Head(request_id, model))
+    return await answer.respond(request, headers)
+
+
+def start_chat(service: Service, body: ChatRequest, request_id: str) -> Generation:
+    """Begin to answer a conversation; raises `RequestError` about a field of `body`."""
     names = {"prompt": "messages", "logprobs": "top_logprobs"}
     if body.max_completion_tokens is not None:
         names["max_tokens"] = "max_completion_tokens"
-    request_id = f"chatcmpl-{request.scope['request_id']}"
     try:
         params = chat_params(body, service.engine.default_sampling)
-        prompt = chat_token_ids(service, body)
-        generation = start(service, body, [prompt], params, request_id)
+        return start(service, body, [chat_token_ids(service, body)], params, request_id)
     except RequestError as error:
         raise renamed(error, names) from None
-    answer = ChatAnswer(service, body, generation, Head(request_id, model))
-    return await answer.respond(request, headers)
 
 
 def chat_token_ids(service: Service, body: ChatRequest | TokenizeRequest) -> list[int]:
@@ -72,7 +77,7 @@ def _refuse_tools(message: Mapping[str, Any]) -> None:
         raise RequestError(f"Messages with {what} are not supported.", "messages", "Leave out tool calls and results.")
 
 
-class ChatAnswer(Answer):
+class ChatAnswer(ChoicesAnswer):
     """OpenAI's `chat.completion`."""
 
     object_name = "chat.completion"

@@ -9,8 +9,9 @@ from starlette.responses import Response
 
 from anychip.engine.outputs import Delta, TokenLogprobs
 from anychip.errors import RequestError
-from anychip_api.answer import Answer, Choice, Head
+from anychip_api.answer import Head
 from anychip_api.body import read_schema
+from anychip_api.choices import Choice, ChoicesAnswer
 from anychip_api.generation import Generation, Prompt, start
 from anychip_api.logprobs import (
     TextOffsets,
@@ -53,7 +54,7 @@ def _are_ids(value: Any, may_be_empty: bool = False) -> bool:
     return isinstance(value, list) and (bool(value) or may_be_empty) and all(type(one) is int for one in value)
 
 
-class CompletionAnswer(Answer):
+class CompletionAnswer(ChoicesAnswer):
     """OpenAI's `text_completion`."""
 
     object_name = chunk_name = "text_completion"

@@ -1,4 +1,4 @@
-"""Every failure in the shape that OpenAI's clients read."""
+"""Every failure in the shape that its route's clients read: Anthropic's for theirs, OpenAI's for all others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,18 @@ from starlette.responses import Response
 
 from anychip.errors import EngineDeadError, RequestError, UserError
 
+ANTHROPIC = "/v1/messages"
+"""What the paths of Anthropic's routes begin with."""
+
 _SHOWN_PROBLEMS = 3
+_ANTHROPIC_TYPES: dict[int, str] = {
+    HTTPStatus.UNAUTHORIZED: "authentication_error",
+    HTTPStatus.FORBIDDEN: "permission_error",
+    HTTPStatus.NOT_FOUND: "not_found_error",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "request_too_large",
+    HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
+    HTTPStatus.SERVICE_UNAVAILABLE: "overloaded_error",
+}
 
 
 class ApiError(Exception):
@@ -27,14 +38,21 @@ class ApiError(Exception):
         self.param = param
         self.code = code
 
-    def body(self) -> dict[str, Any]:
-        """OpenAI's error object."""
-        kind = "invalid_request_error" if self.status < HTTPStatus.INTERNAL_SERVER_ERROR else "server_error"
+    def body(self, path: str = "") -> dict[str, Any]:
+        """The error object of the protocol that `path` belongs to."""
+        if path.startswith(ANTHROPIC):
+            kind = _ANTHROPIC_TYPES.get(self.status, "invalid_request_error" if self._is_users else "api_error")
+            return {"type": "error", "error": {"type": kind, "message": self.message}}
+        kind = "invalid_request_error" if self._is_users else "server_error"
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
-    def response(self, headers: dict[str, str] | None = None) -> Response:
-        """The answer to a request that failed so."""
-        return Response(msgspec.json.encode(self.body()), self.status, headers, "application/json")
+    def response(self, path: str = "", headers: dict[str, str] | None = None) -> Response:
+        """The answer to a request to `path` that failed so."""
+        return Response(msgspec.json.encode(self.body(path)), self.status, headers, "application/json")
+
+    @property
+    def _is_users(self) -> bool:
+        return self.status < HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 def engine_dead(message: str = "") -> ApiError:
@@ -94,7 +112,7 @@ def _shortened(value: Any) -> str:
 
 def _of_framework(error: HTTPException) -> ApiError:
     remedies = {
-        HTTPStatus.NOT_FOUND: "No such route. The OpenAI routes begin with /v1, for example /v1/chat/completions.",
+        HTTPStatus.NOT_FOUND: "No such route. /docs lists them; most begin with /v1, for example /v1/chat/completions.",
         HTTPStatus.METHOD_NOT_ALLOWED: "This route does not take that method; the header `allow` says which it takes.",
     }
     return ApiError(error.status_code, remedies.get(HTTPStatus(error.status_code), str(error.detail)))

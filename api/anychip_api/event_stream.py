@@ -16,12 +16,13 @@ _LINE_ENDS = tuple((end.encode(), rf"\u{ord(end):04x}".encode()) for end in "\u0
 """Characters that JSON leaves alone and many clients take for the end of a line, with their escapes."""
 
 
-def event(data: Mapping[str, Any]) -> bytes:
-    """One event, on one line however the client finds lines."""
+def event(data: Mapping[str, Any], name: str = "") -> bytes:
+    """One event, its data on one line however the client finds lines."""
     encoded = msgspec.json.encode(data)
     for end, escape in _LINE_ENDS:
         encoded = encoded.replace(end, escape)
-    return b"data: " + encoded + b"\n\n"
+    head = f"event: {name}\ndata: " if name else "data: "
+    return head.encode() + encoded + b"\n\n"
 
 
 class EventStream(Response):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -40,13 +40,15 @@ class Gate:
                 message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id)]
             await send(message)
 
-        if self._keys and scope["path"] not in OPEN_PATHS and not self._admits(headers.get(b"authorization", b"")):
-            await _refusal()(scope, receive, send_with_id)
+        if self._keys and scope["path"] not in OPEN_PATHS and not self._admits(headers):
+            await _refusal(scope["path"])(scope, receive, send_with_id)
         else:
             await self._app(scope, receive, send_with_id)
 
-    def _admits(self, header: bytes) -> bool:
-        given = header[len(_SCHEME) :].strip() if header[: len(_SCHEME)].lower() == _SCHEME else b""
+    def _admits(self, headers: Mapping[bytes, bytes]) -> bool:
+        header = headers.get(b"authorization", b"")
+        bearer = header[: len(_SCHEME)].lower() == _SCHEME
+        given = header[len(_SCHEME) :].strip() if bearer else headers.get(b"x-api-key", b"")
         return any(hmac.compare_digest(given, key) for key in self._keys)
 
 
@@ -54,6 +56,7 @@ def _request_id(given: bytes | None) -> bytes:
     return given if given and _USABLE_ID.fullmatch(given) else uuid.uuid4().hex.encode()
 
 
-def _refusal() -> ASGIApp:
-    message = "The API key is missing or wrong. Send it in the header `Authorization: Bearer KEY`."
-    return ApiError(HTTPStatus.UNAUTHORIZED, message, code="invalid_api_key").response({"www-authenticate": "Bearer"})
+def _refusal(path: str) -> ASGIApp:
+    message = "The API key is missing or wrong. Send it in the header `Authorization: Bearer KEY`, or as `x-api-key`."
+    error = ApiError(HTTPStatus.UNAUTHORIZED, message, code="invalid_api_key")
+    return error.response(path, {"www-authenticate": "Bearer"})
