@@ -63,6 +63,11 @@ class CacheManager:
         """Blocks there are, over all groups."""
         return sum(group.pool.num_usable for group in self.groups)
 
+    @property
+    def num_usable_each(self) -> int:
+        """Blocks there are in every group."""
+        return min((group.pool.num_usable for group in self.groups), default=0)
+
     def blocks_for(self, tokens: int) -> int:
         """Blocks that hold this many tokens."""
         return -(-tokens // self.block_size)

@@ -22,9 +22,10 @@ def root_hash(salt: str) -> BlockHash:
 def extend_chain(chain: list[BlockHash], tokens: Int32, block_size: int, root: BlockHash) -> None:
     """Append to `chain` the hashes of all further full blocks of `tokens` [n]."""
     parent = chain[-1] if chain else root
-    for index in range(len(chain), len(tokens) // block_size):
-        block = tokens[index * block_size : (index + 1) * block_size]
-        parent = blake2b(block.tobytes(), key=parent, digest_size=16).digest()
+    first, end = len(chain) * block_size, len(tokens) // block_size * block_size
+    content, size = tokens[first:end].tobytes(), block_size * tokens.itemsize
+    for start in range(0, len(content), size):
+        parent = blake2b(content[start : start + size], key=parent, digest_size=16).digest()
         chain.append(parent)
 
 

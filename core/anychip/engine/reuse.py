@@ -49,16 +49,17 @@ class PrefixReuse:
         if not self.cache.prefix_caching:
             return
         size = self.cache.block_size
-        full = ends // size
-        grown = np.flatnonzero(full > self.rows.published[rows])
-        for row, count in zip(rows[grown].tolist(), full[grown].tolist(), strict=True):
-            first = int(self.rows.published[row])
+        full, published = ends // size, self.rows.published[rows]
+        grown = np.flatnonzero(full > published)
+        rows, full, published = rows[grown], full[grown], published[grown]
+        for row, first, count in zip(rows.tolist(), published.tolist(), full.tolist(), strict=True):
             request = self.rows.request(row)
             extend_chain(request.chain, self.rows.tokens[row, : count * size], size, request.root)
             hashes = request.chain[first:count]
             self.cache.publish(row, first, hashes)
-            self.rows.published[row] = count
-            self._forget(hashes, row)
+            if self.coming:
+                self._forget(hashes, row)
+        self.rows.published[rows] = full
 
     def _forget(self, hashes: Iterable[BlockHash], row: int) -> None:
         for block_hash in hashes:

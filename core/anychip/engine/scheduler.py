@@ -220,7 +220,7 @@ class Scheduler:
     def _fits(self, request: Request, reused: list[BlockHash]) -> bool:
         """Whether there are blocks for all its tokens; beside running rows, a hundredth stays free for them to grow."""
         needed = self.cache.blocks_for(len(request.tokens)) - len(reused)
-        reserve = self.cache.num_usable // 100 if len(self._active) else 0
+        reserve = self.cache.num_usable_each // 100 if len(self._active) else 0
         return self.cache.free_after_reuse(reused) >= needed + reserve
 
     def _take_up(self, request: Request, reused: list[BlockHash]) -> int:
