@@ -17,10 +17,12 @@ class ExtrasHook(MetadataHookInterface):
     """Fills `optional-dependencies` from the hook's table in pyproject.toml."""
 
     def update(self, metadata: dict[str, Any]) -> None:
-        """Write one extra a platform, and `test`."""
+        """Write one extra a platform, those of optional features, and `test`, which needs them all."""
         release = os.environ.get("ANYCHIP_RELEASE") == "1"
         extras = {name: [self._requirement(name, metadata["version"], release)] for name in self.config["platforms"]}
-        metadata["optional-dependencies"] = {**extras, "test": self.config["test"]}
+        features = self.config["features"]
+        tests = [*self.config["test"], *(one for packages in features.values() for one in packages)]
+        metadata["optional-dependencies"] = {**extras, **features, "test": tests}
 
     def _requirement(self, platform: str, version: str, release: bool) -> str:
         folder = Path(self.root) / "platforms" / platform

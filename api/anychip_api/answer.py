@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive
 
 from anychip.log import logger
+from anychip_api.ended import ON_ENDED
 from anychip_api.errors import ApiError, as_api_error, internal_error
 from anychip_api.event_stream import EventStream
 from anychip_api.generation import Generation
@@ -64,6 +65,8 @@ class Answer(ABC):
 
     async def respond(self, request: Request, headers: dict[str, str]) -> Response:
         """The HTTP response: events, or one object when all is there."""
+        if listener := request.scope.get(ON_ENDED):
+            self.generation.listeners.append(listener)
         if self._stream:
             return EventStream(self.stream(request.receive), headers, on_end=self.generation.abort)
         body = msgspec.json.encode(await self.complete(request.receive))

@@ -8,19 +8,23 @@ from typing import TYPE_CHECKING, Any
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 
 from anychip.log import logger
 from anychip.version import __version__
 from anychip_api import status, texts
+from anychip_api.body import IGNORED_HEADER
 from anychip_api.chat import create_chat_completion
 from anychip_api.completions import create_completion
 from anychip_api.errors import as_api_error, internal_error
-from anychip_api.gate import Gate
+from anychip_api.gate import HANDLER, Gate, route_path
 from anychip_api.openapi import describe
 from anychip_api.options import ServerOptions
+from anychip_api.rate_limit import RateLimit
 from anychip_api.service import Service
+from anychip_api.tracing import Traced
 
 if TYPE_CHECKING:
     from anychip import AsyncEngine
@@ -45,7 +49,8 @@ class Application(FastAPI):
     """A FastAPI application with the service behind its routes."""
 
     def __init__(self, service: Service) -> None:
-        super().__init__(title="anychip", version=__version__, redoc_url=None)
+        root = service.options.root_path
+        super().__init__(title="anychip", version=__version__, redoc_url=None, root_path=root)
         self.service = service
 
     def openapi(self) -> dict[str, Any]:
@@ -62,28 +67,46 @@ def create_app(engine: AsyncEngine, options: ServerOptions, extensions: Iterable
     """
     app = Application(Service(engine, options))
     for method, path, handler in _ROUTES:
-        app.add_route(path, _endpoint(app.service, handler), methods=[method])
+        app.add_route(path, _endpoint(app.service, path, handler), methods=[method])
     app.add_exception_handler(HTTPException, _on_error)
     app.add_exception_handler(RequestValidationError, _on_error)
-    app.add_middleware(Gate, api_keys=options.api_key)
+    _add_middleware(app, options)
     for extend in extensions:
         extend(app, engine)
     return app
 
 
-def _endpoint(service: Service, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+def _add_middleware(app: Application, options: ServerOptions) -> None:
+    """From the inside: traces of what passes, the gate, and answers to browsers' questions, which carry no key."""
+    if app.service.traces:
+        app.add_middleware(Traced, traces=app.service.traces)
+    limit = RateLimit(options.rate_limit) if options.rate_limit else None
+    app.add_middleware(Gate, observe=app.service.metrics.on_response, api_keys=options.api_key, rate_limit=limit)
+    if options.allowed_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=options.allowed_origins,
+            allow_methods=options.allowed_methods,
+            allow_headers=options.allowed_headers,
+            allow_credentials=options.allow_credentials,
+            expose_headers=("x-request-id", IGNORED_HEADER, "retry-after"),
+        )
+
+
+def _endpoint(service: Service, path: str, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
+        request.scope[HANDLER] = path
         try:
             return await handler(service, request)
         except Exception as error:  # noqa: BLE001 -- the client is told, and a bug is logged
             known = as_api_error(error)
             if known is None:
                 logger.exception("A request failed.")
-            return (known or internal_error()).response(request.url.path)
+            return (known or internal_error()).response(path)
 
     return endpoint
 
 
 async def _on_error(request: Request, error: Exception) -> Response:
     headers = dict(error.headers or {}) if isinstance(error, HTTPException) else None
-    return (as_api_error(error) or internal_error()).response(request.url.path, headers)
+    return (as_api_error(error) or internal_error()).response(route_path(request.scope), headers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -17,6 +18,7 @@ from anychip.errors import EngineDeadError, RequestError, UserError
 ANTHROPIC = "/v1/messages"
 """What the paths of Anthropic's routes begin with."""
 
+JSON = "application/json"
 _SHOWN_PROBLEMS = 3
 _ANTHROPIC_TYPES: dict[int, str] = {
     HTTPStatus.UNAUTHORIZED: "authentication_error",
@@ -31,12 +33,20 @@ _ANTHROPIC_TYPES: dict[int, str] = {
 class ApiError(Exception):
     """A failure with its HTTP status; `code` is what programs compare with."""
 
-    def __init__(self, status: int, message: str, param: str | None = None, code: str | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        param: str | None = None,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
         self.param = param
         self.code = code
+        self.headers = headers or {}
 
     def body(self, path: str = "") -> dict[str, Any]:
         """The error object of the protocol that `path` belongs to."""
@@ -46,9 +56,9 @@ class ApiError(Exception):
         kind = "invalid_request_error" if self._is_users else "server_error"
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
-    def response(self, path: str = "", headers: dict[str, str] | None = None) -> Response:
+    def response(self, path: str = "", headers: Mapping[str, str] | None = None) -> Response:
         """The answer to a request to `path` that failed so."""
-        return Response(msgspec.json.encode(self.body(path)), self.status, headers, "application/json")
+        return Response(msgspec.json.encode(self.body(path)), self.status, {**self.headers, **(headers or {})}, JSON)
 
     @property
     def _is_users(self) -> bool:

@@ -13,9 +13,9 @@ from starlette.types import Receive
 
 from anychip.engine.outputs import Delta
 from anychip.errors import RequestError
-from anychip.log import logger
 from anychip.sampling_params import SamplingParams
 from anychip_api.clock import RequestClock
+from anychip_api.ended import Ended, EndListener
 from anychip_api.errors import ApiError
 from anychip_api.merge import Batch, merged
 from anychip_api.schemas import GenerationRequest
@@ -35,13 +35,17 @@ Prompt = str | list[int]
 class Generation:
     """Open sequences, one stream a prompt with `choices` choices each."""
 
-    def __init__(self, service: Service, streams: Sequence[RequestStream], choices: int) -> None:
+    def __init__(
+        self, service: Service, streams: Sequence[RequestStream], choices: int, timeout: float | None = None
+    ) -> None:
         self.streams = streams
         self.choices = choices
+        self.listeners: list[EndListener] = [Ended.log] if service.options.log_requests else []
         self._service = service
-        self._abort_reason = ""
-        arrived = time.monotonic()
-        self._clocks = [RequestClock(service.metrics, len(stream.prompt_token_ids), arrived) for stream in streams]
+        self._timeout = timeout
+        self._abort: ApiError | None = None
+        self._arrived = time.monotonic()
+        self._clocks = [RequestClock(service.metrics, stream, self._arrived) for stream in streams]
 
     def usage(self) -> dict[str, Any]:
         """OpenAI's usage object, as of now; a prompt counts once however many choices it has."""
@@ -57,7 +61,11 @@ class Generation:
 
     def abort(self, reason: str = "") -> None:
         """End every sequence that has not ended; a client that still listens gets `reason` as an error."""
-        self._abort_reason = self._abort_reason or reason
+        message = f"{reason or 'The request was aborted.'} Send the request again."
+        self._end(ApiError(HTTPStatus.SERVICE_UNAVAILABLE, message, code="aborted"))
+
+    def _end(self, error: ApiError) -> None:
+        self._abort = self._abort or error
         for stream in self.streams:
             stream.abort()
 
@@ -75,23 +83,33 @@ class Generation:
                         self._clocks[index].on_delta(delta, now)
                         self._check(delta)
                     yield batch
-            if self._abort_reason:
-                raise self._aborted()
+            if self._abort:
+                raise self._abort
 
     @contextmanager
     def _open(self, receive: Receive) -> Iterator[None]:
         watcher = asyncio.create_task(self._watch(receive))
+        deadline = self._deadline()
         self._service.open.add(self)
         try:
             yield
         finally:
             watcher.cancel()
+            if deadline:
+                deadline.cancel()
             self._service.open.discard(self)
             self.abort()
             for clock in self._clocks:
                 clock.close()
-            if self._service.options.log_requests:
-                self._log()
+            if self.listeners:
+                self._tell()
+
+    def _deadline(self) -> asyncio.TimerHandle | None:
+        if self._timeout is None:
+            return None
+        message = f"The request did not finish within {self._timeout:g} s. Ask for less, or allow it more time."
+        error = ApiError(HTTPStatus.GATEWAY_TIMEOUT, message, code="request_timeout")
+        return asyncio.get_running_loop().call_later(self._timeout, self._end, error)
 
     async def _watch(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
@@ -102,16 +120,27 @@ class Generation:
         if delta.finish_reason == "error":
             raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, delta.error or "The engine could not go on.")
         if delta.finish_reason == "abort":
-            raise self._aborted()
+            self.abort()
+            assert self._abort is not None, "it was just given"
+            raise self._abort
 
-    def _aborted(self) -> ApiError:
-        message = self._abort_reason or "The request was aborted."
-        return ApiError(HTTPStatus.SERVICE_UNAVAILABLE, f"{message} Send the request again.", code="aborted")
-
-    def _log(self) -> None:
+    def _tell(self) -> None:
         usage = self.usage()
-        counts = usage["prompt_tokens"], usage["completion_tokens"]
-        logger.info("%s: %d prompt tokens, %d generated", self.streams[0].request_id, *counts)
+        first = min((clock.first for clock in self._clocks if clock.first), default=None)
+        ended = Ended(
+            request_id=self.streams[0].request_id,
+            model=self._service.names[0],
+            params=self.streams[0].params,
+            prompt_tokens=usage["prompt_tokens"],
+            cached_tokens=usage["prompt_tokens_details"]["cached_tokens"],
+            generated_tokens=usage["completion_tokens"],
+            finish_reasons=tuple(clock.reason for clock in self._clocks),
+            queued=max(stream.waited for stream in self.streams),
+            first_token=None if first is None else round(first - self._arrived, 6),
+            total=time.monotonic() - self._arrived,
+        )
+        for listener in self.listeners:
+            listener(ended)
 
 
 def start(
@@ -124,6 +153,7 @@ def start(
             "prompt",
             "Send several smaller requests.",
         )
+    service.admission.check(len(prompts) * params.n)
     engine = service.engine
     streams: list[RequestStream] = []
     try:
@@ -142,4 +172,10 @@ def start(
         for stream in streams:
             stream.abort()
         raise
-    return Generation(service, streams, params.n)
+    return Generation(service, streams, params.n, _time_allowed(service, request))
+
+
+def _time_allowed(service: Service, request: GenerationRequest) -> float | None:
+    """Seconds that a request may take: the shorter of the server's and its own."""
+    limits = [limit for limit in (service.options.request_timeout, request.request_timeout) if limit is not None]
+    return min(limits, default=None)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import resource
 import socket
 
 from anychip.errors import UserError
 
 _BACKLOG = 2048
+_MOST_FILES = 65536
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -35,6 +37,14 @@ def listen(listener: socket.socket) -> None:
         listener.listen(_BACKLOG)
     except OSError as error:
         raise _explained(error, host, port) from None
+
+
+def raise_file_limit() -> None:
+    """Let this process have as many connections as the system grants it; the usual 1024 are soon used up."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def address_of(listener: socket.socket) -> str:

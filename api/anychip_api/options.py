@@ -9,6 +9,7 @@ import msgspec
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
+PositiveSeconds = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
 
 
 class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +31,31 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that open requests may take to finish once the server was told to stop."""
     keep_alive_timeout: Positive = 65
     """Seconds that an idle connection stays open."""
+    client_timeout: PositiveSeconds = 60.0
+    """Seconds that a client may take to send a request's head, to go on with its body, or to read what waits for it."""
     max_body_bytes: Positive = 64 * 1024 * 1024
     """Largest request body."""
+    max_waiting: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    """Most sequences that may wait for a place in the batch; a request beyond them gets 429. None has no limit."""
+    rate_limit: Positive | None = None
+    """Most requests a minute of each API key, or of each address without keys; more get 429. None has no limit."""
+    request_timeout: PositiveSeconds | None = None
+    """Seconds after which a request that has not finished ends with an error. None has no limit."""
     log_requests: bool = False
     """Print one line when a request ends."""
+    otlp_traces_endpoint: str | None = None
+    """Where to send OpenTelemetry traces, such as http://localhost:4318/v1/traces; needs `anychip[otel]`."""
+    root_path: Annotated[str, msgspec.Meta(pattern="^(/[^/?#]+)*$")] = ""
+    """Path that a proxy in front of the server adds to each route, such as /llm."""
+    allowed_origins: tuple[str, ...] = ()
+    """Web sites whose pages may use the server from a browser (CORS); `*` allows any."""
+    allowed_methods: tuple[str, ...] = ("GET", "POST")
+    """HTTP methods that such pages may use."""
+    allowed_headers: tuple[str, ...] = ("*",)
+    """Headers that such pages may send."""
+    allow_credentials: bool = False
+    """Let such pages send cookies."""
+    ssl_certfile: str | None = None
+    """Certificate chain in PEM; the server then speaks HTTPS."""
+    ssl_keyfile: str | None = None
+    """The certificate's private key, if it is not in the same file."""

@@ -60,6 +60,7 @@ class GenerationRequest(NamedModel):
     add_special_tokens: bool | None = None
     priority: Annotated[int, Field(ge=-(2**31), lt=2**31)] | None = None
     cache_salt: Annotated[str, Field(min_length=1)] | None = None
+    request_timeout: Annotated[float, Field(gt=0, le=1e6)] | None = None
     return_token_ids: bool | None = None
     return_tokens_as_token_ids: bool | None = None
 

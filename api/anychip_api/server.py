@@ -17,8 +17,9 @@ import uvloop
 from anychip import AsyncEngine
 from anychip.config import EngineConfig
 from anychip.log import logger
-from anychip_api.listen import address_of, bind, listen
+from anychip_api.listen import address_of, bind, listen, raise_file_limit
 from anychip_api.options import ServerOptions
+from anychip_api.tls import tls_context
 
 if TYPE_CHECKING:
     from anychip.engine.spawn import EngineProcess
@@ -43,6 +44,8 @@ def serve(
     `process` is the engine's, where the caller has started it already.
     Raises `UserError` when the port cannot be had or the engine cannot start.
     """
+    tls_context(options)  # read again later; a wrong certificate is told before anything loads
+    raise_file_limit()
     with (
         closing(bind(options.host, options.port)) as listener,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as run,
@@ -82,7 +85,8 @@ async def _serve(
     server: WebServer, engine: AsyncEngine, options: ServerOptions, listener: socket.socket, stop: _Stop
 ) -> int:
     listen(listener)
-    logger.info("Serving %s at http://%s", server.model_name, address_of(listener))
+    scheme = "https" if options.ssl_certfile else "http"
+    logger.info("Serving %s at %s://%s%s", server.model_name, scheme, address_of(listener), options.root_path)
     serving = asyncio.create_task(server.run(listener))
     dead = asyncio.create_task(engine.wait_dead())
     stopping = asyncio.create_task(stop.wait())

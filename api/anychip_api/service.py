@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 from anychip.errors import RequestError
 from anychip.log import logger
 from anychip.text.tokenizer import Tokenizer
+from anychip_api.admission import Admission
 from anychip_api.errors import ApiError
 from anychip_api.metrics import Metrics
 from anychip_api.options import ServerOptions
 from anychip_api.tokens import TokenTexts
+from anychip_api.tracing import Traces
 
 if TYPE_CHECKING:
     from anychip import AsyncEngine
@@ -31,7 +33,9 @@ class Service:
         self.names = options.served_model_name or (engine.config.model,)
         self.created = int(time.time())
         self.metrics = Metrics(engine, self.names[0], options.metrics_prefix)
+        self.admission = Admission(engine, options.max_waiting)
         self.token_texts = TokenTexts(engine.tokenizer)
+        self.traces = Traces(options.otlp_traces_endpoint) if options.otlp_traces_endpoint else None
         self.open: set[Generation] = set()
         self._noted: set[tuple[str, str]] = set()
 
@@ -64,6 +68,11 @@ class Service:
             if (path, name) not in self._noted and len(self._noted) < _MOST_REMEMBERED:
                 self._noted.add((path, name))
                 logger.warning("%s: the field %r has no effect here and is ignored.", path, name[:100])
+
+    def close(self) -> None:
+        """Send what has not been sent yet; may wait for others."""
+        if self.traces:
+            self.traces.close()
 
     def abort_all(self) -> int:
         """Abort every open request; returns how many there were."""

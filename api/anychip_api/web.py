@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -12,13 +13,15 @@ import uvicorn
 
 from anychip.log import logger
 from anychip_api.app import Extension, create_app
+from anychip_api.connection import connections
 from anychip_api.options import ServerOptions
+from anychip_api.tls import tls_context
 
 if TYPE_CHECKING:
     from anychip import AsyncEngine
 
 _LAST_WRITES = 5
-"""Seconds that aborted requests get to send their error."""
+"""Seconds that aborted requests get to send their error, and traces to be sent."""
 
 
 class StopSignal(Protocol):
@@ -32,19 +35,22 @@ class WebServer:
     """The HTTP server of one engine."""
 
     def __init__(self, engine: AsyncEngine, options: ServerOptions, extensions: Iterable[Extension] = ()) -> None:
+        tls = tls_context(options)
         app = create_app(engine, options, extensions)
         self._service = app.service
         config = uvicorn.Config(
             app,
             loop="none",
-            http="httptools",
+            http=connections(options.client_timeout),
             ws="none",
             lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
             timeout_keep_alive=options.keep_alive_timeout,
+            ssl_context_factory=None if tls is None else lambda config, default: tls,
         )
+        _log_as_we_do("uvicorn")
         self._server = _Uvicorn(config)
 
     @property
@@ -70,6 +76,15 @@ class WebServer:
         if not serving.done():
             self._server.force_exit = True
         await serving
+        await asyncio.wait({asyncio.create_task(asyncio.to_thread(self._service.close))}, timeout=_LAST_WRITES)
+
+
+def _log_as_we_do(library: str) -> None:
+    """A library's warnings go where our messages go."""
+    theirs = logging.getLogger(library)
+    theirs.handlers[:] = logger.handlers
+    theirs.propagate = False
+    theirs.setLevel(logging.WARNING)
 
 
 class _Uvicorn(uvicorn.Server):

@@ -82,6 +82,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """`none` ignores the sampling defaults in the model's generation_config.json."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe message that is printed."""
+    log_format: Literal["text", "json"] = "text"
+    """How messages are printed: for people, or one JSON object a line."""
     origins: dict[str, str] = {}
     """Where each value that is not a default came from: `argument`, `environment`, or a plugin's name."""
 

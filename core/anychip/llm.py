@@ -34,7 +34,7 @@ class LLM:
 
     def _open(self, config: EngineConfig) -> None:
         calm_own_threads()
-        setup_logging(config.log_level if "log_level" in config.origins else "warning")
+        setup_logging(config.log_level if "log_level" in config.origins else "warning", config.log_format)
         with LoadProgress() as progress:
             self.engine = Engine(config, progress)
         source = self.engine.source

@@ -14,7 +14,7 @@ from anychip_api.server import serve
 
 def main() -> int:
     engine, server = (json.loads(text) for text in sys.argv[1:])
-    setup_logging("info")
+    setup_logging("info", engine.get("log_format", "text"))
     options = {name: tuple(value) if isinstance(value, list) else value for name, value in server.items()}
     try:
         return serve(make_config(engine), ServerOptions(**options))

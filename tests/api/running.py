@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -28,13 +29,15 @@ def free_port() -> int:
 class RunningServer:
     """`run_server.py` in a process, with a client for it."""
 
-    def __init__(self, log: IO[bytes], engine: dict[str, Any] | None = None, **options: Any) -> None:
+    def __init__(
+        self, log: IO[bytes], engine: dict[str, Any] | None = None, tls: ssl.SSLContext | None = None, **options: Any
+    ) -> None:
         self.port = options.setdefault("port", free_port())
-        self.base = f"http://127.0.0.1:{self.port}"
+        self.base = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
         self.log = Path(log.name)
         arguments = [json.dumps({**ENGINE, **(engine or {})}), json.dumps(options)]
         self.process = subprocess.Popen([sys.executable, str(SCRIPT), *arguments], stdout=log, stderr=log)
-        self.http = httpx.Client(base_url=self.base, timeout=60)
+        self.http = httpx.Client(base_url=self.base, timeout=60, verify=tls or True)
 
     def wait_ready(self) -> None:
         deadline = time.monotonic() + START_LIMIT

@@ -43,7 +43,7 @@ def test_the_metrics_are_those_of_the_code(tmp_path: Path) -> None:
     async def served() -> dict[str, str]:
         engine = await AsyncEngine.create(make_config(options))
         try:
-            return {family.name: family.type for family in Metrics(engine, "model", "").families()}
+            return {family.name: family.type for family in Metrics(engine, "model", "").families.collect()}
         finally:
             await engine.close()
 

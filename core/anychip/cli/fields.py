@@ -57,7 +57,9 @@ class Field:
         """Its default in help; empty where the docstring says what happens."""
         if self.default is None or self.default == ():
             return ""
-        return ("on" if self.default else "off") if self.is_switch else str(self.default)
+        if self.is_switch:
+            return "on" if self.default else "off"
+        return " ".join(self.default) if self.is_list else str(self.default)
 
     def convert(self, value: Any) -> Any:
         """A value from the command line. Raises `UserError` naming the flag and what it takes."""

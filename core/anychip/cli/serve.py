@@ -30,7 +30,7 @@ def serve(
 ) -> None:
     """Serve a model over OpenAI's protocol, until Ctrl-C or SIGTERM. Without a model it serves `demo`."""
     config = make_config({**engine, "model": _one_model(model, engine.get("model"))})
-    setup_logging(config.log_level)
+    setup_logging(config.log_level, config.log_format)
     process = spawn_engine()  # it loads its libraries while this process does
     from anychip_api.options import ServerOptions
     from anychip_api.server import serve as run_server

@@ -26,7 +26,7 @@ class Session:
 
     def __init__(self, options: dict[str, Any]) -> None:
         config = quiet_config(options)
-        setup_logging(config.log_level)
+        setup_logging(config.log_level, config.log_format)
         process = spawn_engine()  # it loads its libraries while this process does
         from anychip.engine.async_engine import AsyncEngine
 

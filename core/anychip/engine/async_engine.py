@@ -99,6 +99,11 @@ class AsyncEngine:
         """Whether the engine process has ended."""
         return self._died.is_set()
 
+    @property
+    def open_sequences(self) -> int:
+        """Sequences that were handed to the engine and have not ended."""
+        return len(self._collector)
+
     async def wait_dead(self) -> None:
         """Return once the engine process has ended."""
         await self._died.wait()

@@ -40,7 +40,7 @@ def main(descriptor: int) -> int:
 def _serve(channel: Channel) -> None:
     start = decode_to_engine(_first(channel))
     assert isinstance(start, Start), "the first message must be Start"
-    setup_logging(start.config.log_level)
+    setup_logging(start.config.log_level, start.config.log_format)
     gc.disable()  # importing torch makes objects by the hundred thousand, of which none is garbage
     engine = Engine(start.config, _Reporter(channel))
     gc.freeze()  # nor will be while the engine runs: collections skip them

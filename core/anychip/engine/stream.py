@@ -9,6 +9,7 @@ from typing import Protocol
 from anychip.engine.collect import Collected
 from anychip.engine.outputs import Delta, TokenLogprobs
 from anychip.errors import EngineDeadError
+from anychip.sampling_params import SamplingParams
 
 
 class StreamOwner(Protocol):
@@ -36,6 +37,11 @@ class RequestStream:
     def request_id(self) -> str:
         """The id given or made."""
         return self.collected.request_id
+
+    @property
+    def params(self) -> SamplingParams:
+        """How it is sampled."""
+        return self.collected.prepared.params
 
     @property
     def prompt_text(self) -> str | None:
