@@ -19,10 +19,24 @@ from torch import nn
 from anychip.engine.batch import PENDING, BlockCopy, RowSampling
 from anychip.errors import UserError
 from anychip.reference.platform import ReferencePlatform
+from anychip.runner.captured import CapturedSteps
 from anychip.runner.results import BROKEN_LOGITS, NOTHING_ALLOWED
 from anychip_cpu.platform import CpuPlatform
 
-PLATFORMS = (ReferencePlatform, CpuPlatform)
+
+class Captured(ReferencePlatform):
+    """Runs decoding steps from memory that never moves; what is recorded is simply called again."""
+
+    sizes = (1, 2, 4)
+
+    def compile(self, step, plan):
+        self.captured = CapturedSteps(
+            step, plan, self.device, self.send, lambda run: run, super().compile(step, plan), self.sizes
+        )
+        return self.captured
+
+
+PLATFORMS = (ReferencePlatform, CpuPlatform, Captured)
 
 
 @pytest.fixture(scope="module", params=PLATFORMS, ids=lambda kind: kind.__name__)
@@ -225,12 +239,12 @@ def test_compile_wraps_the_forward_pass_once():
     class Compiling(ReferencePlatform):
         calls = 0
 
-        def compile(self, step):
+        def compile(self, step, plan):
             def wrapped(inputs):
                 self.calls += 1
                 return step(inputs)
 
-            return wrapped
+            return super().compile(wrapped, plan)
 
     platform = Compiling()
     runner = started(platform, dtype="float32")

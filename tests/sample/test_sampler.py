@@ -4,6 +4,7 @@ import torch
 from tests.sample.naive import ReferenceOps, admitted, distribution, edited
 
 from anychip.sample.sampler import NOT_FINITE, NOTHING_LEFT, Sampler
+from anychip.sample.send import plain_send
 from anychip.sample.state import SamplerState
 
 VOCAB = 331
@@ -11,7 +12,7 @@ ROWS = 8
 
 
 def new_sampler(*rows):
-    sampler = Sampler(SamplerState(ROWS, VOCAB, torch.device("cpu")), ReferenceOps())
+    sampler = Sampler(SamplerState(ROWS, VOCAB, torch.device("cpu"), plain_send(torch.device("cpu"))), ReferenceOps())
     sampler.state.admit(rows)
     return sampler
 

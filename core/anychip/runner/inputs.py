@@ -2,36 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
 
 from anychip.engine.batch import SAMPLE, Batch, Int32
 from anychip.ops.attention import AttentionInputs
+from anychip.sample.send import Send
+
+Packed = TypeVar("Packed", torch.Tensor, np.ndarray)
+ALIGNMENT = 4
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceBatch:
-    """What a forward pass reads. T tokens, R rows; views into one int32 buffer on the device."""
+    """What a forward pass reads. T tokens, R rows; tensors are views into one int32 buffer on the device."""
 
     token_ids: torch.Tensor
     """[T]; PENDING where `pending` says so, until the runner fills them in."""
     positions: torch.Tensor
     """[T]."""
+    rows: torch.Tensor
+    """[R] stable rows."""
+    newest: torch.Tensor
+    """[R] index of each row's last token."""
     sampled_at: torch.Tensor
     """[S] indices of the tokens after which a row samples."""
+    sampled_rows: torch.Tensor
+    """[S] stable rows."""
     scored_at: torch.Tensor
     """[M] indices of the tokens after which a given token is scored."""
     targets: torch.Tensor
     """[M] the tokens to score."""
-    pending: torch.Tensor
-    """[P] indices of the tokens still on the device."""
-    pending_rows: torch.Tensor
-    """[P] stable rows whose last sample they are."""
     groups: tuple[AttentionInputs, ...]
     """One a KV group."""
+    pending: bool
+    """Whether the newest token of some row is still on the device."""
+    greedy: bool
+    """Whether every row that samples takes its highest logit, as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """What a forward pass left on the device. It may be overwritten by the next one."""
+
+    inputs: DeviceBatch
+    hidden: torch.Tensor
+    """[T, H] after the last norm."""
+    logits: torch.Tensor | None
+    """[S, V] of the rows that sample; None where none does."""
+    chosen: torch.Tensor | None
+    """[S] int64, the highest logit's token, noted as the row's newest; None unless `DeviceBatch.greedy`."""
+
+
+Forward = Callable[[DeviceBatch], Computed]
+"""A step's forward pass, from its arrays on the device; it waits for nothing."""
+RunBatch = Callable[[Batch, bool], Computed]
+"""Runs a batch of the scheduler's; True where every row that samples takes its highest logit, as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,35 +83,51 @@ class Wanted:
         return cls(rows[~scored], rows[scored], batch.positions[batch.logits_at[scored]] + 1)
 
 
-def upload(batch: Batch, device: torch.device) -> DeviceBatch:
-    """Copy a batch to `device`; the batch's own arrays are not kept."""
+def uploading(step: Forward, send: Send) -> RunBatch:
+    """Run each batch by `step`, on an upload of its own."""
+
+    def run(batch: Batch, greedy: bool) -> Computed:
+        return step(upload(batch, send, greedy))
+
+    return run
+
+
+def upload(batch: Batch, send: Send, greedy: bool) -> DeviceBatch:
+    """Copy a batch to the device in one go; the batch's own arrays are not kept."""
     scored = batch.targets != SAMPLE
-    awaited = np.flatnonzero(batch.token_ids < 0)
+    sampled_at = batch.logits_at[~scored]
     arrays = (
         batch.token_ids,
         batch.positions,
         batch.query_start,
         batch.seq_lens,
-        batch.logits_at[~scored],
+        batch.rows,
+        batch.query_start[1:] - 1,
+        sampled_at,
+        batch.rows[np.searchsorted(batch.query_start, sampled_at, side="right") - 1],
         batch.logits_at[scored],
         batch.targets[scored],
-        awaited,
-        batch.rows[np.searchsorted(batch.query_start, awaited, side="right") - 1],
         *batch.block_tables,
     )
-    packed = np.concatenate([array.ravel() for array in arrays], dtype=np.int32, casting="same_kind")
-    views = _views(torch.from_numpy(packed).to(device), arrays)
-    token_ids, positions, query_start, seq_lens, sampled_at, scored_at, targets, pending, pending_rows, *tables = views
+    packed = np.empty(sum(aligned(array.size) for array in arrays), np.int32)
+    for place, array in zip(_views(packed, arrays), arrays, strict=True):
+        place[:] = array
+    token_ids, positions, query_start, seq_lens, rows, newest, at, at_rows, scored_at, targets, *tables = _views(
+        send(packed), arrays
+    )
     shared = _SharedInputs(batch, positions, query_start, seq_lens)
     return DeviceBatch(
         token_ids=token_ids,
         positions=positions,
-        sampled_at=sampled_at,
+        rows=rows,
+        newest=newest,
+        sampled_at=at,
+        sampled_rows=at_rows,
         scored_at=scored_at,
         targets=targets,
-        pending=pending,
-        pending_rows=pending_rows,
         groups=tuple(shared.group(table) for table in tables),
+        pending=bool((batch.token_ids < 0).any()),
+        greedy=greedy,
     )
 
 
@@ -114,8 +160,16 @@ class _SharedInputs:
         )
 
 
-def _views(packed: torch.Tensor, arrays: tuple[np.ndarray, ...]) -> Iterator[torch.Tensor]:
+def aligned(count: int) -> int:
+    """Elements of a packed int32 array with its padding: the next one begins at a multiple of 16 bytes.
+
+    Compiled kernels come in a variant for pointers aligned so; it must not depend on the batch which one is needed.
+    """
+    return -(-count // ALIGNMENT) * ALIGNMENT
+
+
+def _views(packed: Packed, arrays: Sequence[np.ndarray]) -> Iterator[Packed]:
     start = 0
     for array in arrays:
-        yield packed[start : start + array.size].view(array.shape)
-        start += array.size
+        yield packed[start : start + array.size].reshape(array.shape)
+        start += aligned(array.size)

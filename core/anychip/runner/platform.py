@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,20 +11,17 @@ import torch
 from torch import nn
 
 from anychip.config import EngineConfig
-from anychip.engine.batch import Batch
 from anychip.ops.op import Kernel, OpSpec
 from anychip.ops.parts import Ops
 from anychip.plugin.communicator import Communicator
 from anychip.plugin.contract import KVPlan, Pending, Platform, Runner
 from anychip.runner.host_threads import available_processors
-from anychip.runner.inputs import DeviceBatch, upload
+from anychip.runner.inputs import Forward, RunBatch, uploading
+from anychip.sample.send import plain_send
 from anychip.weights.weight import Weight
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-
-Forward = Callable[[DeviceBatch], torch.Tensor]
-"""A step's forward pass: its arrays -> hidden states [T, H]."""
 
 
 class Fetch(Pending["npt.NDArray[Any]"]):
@@ -76,17 +73,17 @@ class TorchPlatform(Platform):
         }
         return tuple(caches[layer] for layer in sorted(caches))
 
-    def upload(self, batch: Batch) -> DeviceBatch:
-        """Copy a step's arrays to the device, keeping none of the batch's."""
-        return upload(batch, self.device)
+    def send(self, array: npt.NDArray[Any], out: torch.Tensor | None = None) -> torch.Tensor:
+        """Copy an array to the device, into `out` if given, keeping none of it; better without anyone waiting."""
+        return plain_send(self.device)(array, out)
 
     def fetch(self, tensor: torch.Tensor) -> Pending[npt.NDArray[Any]]:
         """Start copying a result to the host; a device that can, does so without anyone waiting."""
         return Fetch(tensor)
 
-    def compile(self, step: Forward) -> Forward:
-        """Wrap the forward pass, say in captured graphs; called once the caches are there."""
-        return step
+    def compile(self, step: Forward, plan: KVPlan) -> RunBatch:
+        """How a batch is run, say by captured graphs; by default `step` on an upload. Called once caches are there."""
+        return uploading(step, self.send)
 
     def communicator(self, group: Sequence[int]) -> Communicator:
         """torch.distributed with the backend that the capabilities declare."""

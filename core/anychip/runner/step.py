@@ -1,4 +1,4 @@
-"""A forward pass under way, and what to do with its hidden states."""
+"""A forward pass under way, and what to do with what it left."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import torch
 
 from anychip.engine.batch import StepResult
 from anychip.plugin.contract import Late, Pending, Ready, Step
-from anychip.runner.inputs import DeviceBatch, Wanted
+from anychip.runner.inputs import Computed, Wanted
 from anychip.runner.results import FetchTensor, PendingResult
 from anychip.sample.logprobs import DeviceLogprobs, score
+from anychip.sample.plan import SamplePlan
 from anychip.sample.sampler import Sampled, Sampler
 
 MAX_SCORED = 128
@@ -28,21 +29,21 @@ class EmptyStep(Step):
 
 
 class TorchStep(Step):
-    """Hidden states that wait for their logits to be taken and sampled from."""
+    """A forward pass whose logits wait to be sampled from. `plan` is None where no row samples."""
 
     def __init__(
         self,
-        hidden: torch.Tensor,
-        inputs: DeviceBatch,
+        computed: Computed,
         wanted: Wanted,
+        plan: SamplePlan | None,
         logits: Logits,
         sampler: Sampler,
         last_tokens: torch.Tensor,
         fetch: FetchTensor,
     ) -> None:
-        self._hidden = hidden
-        self._inputs = inputs
+        self._computed = computed
         self._wanted = wanted
+        self._plan = plan
         self._logits = logits
         self._sampler = sampler
         self._last_tokens = last_tokens
@@ -54,23 +55,22 @@ class TorchStep(Step):
         """Sample a token for each row that asks, and score the prompt tokens that are to be scored."""
         assert not self.finished, "a step was finished twice"
         self.finished = True
-        sampled = self._sample(late) if len(self._wanted.sampled_rows) else None
+        sampled = None if self._plan is None else self._sample(self._plan, late)
         scored = self._score() if len(self._wanted.scored_rows) else []
         return PendingResult(self._wanted, sampled, scored, self._fetch)
 
-    def _sample(self, late: Late | None) -> Sampled:
-        at = self._inputs.sampled_at
-        plan = self._sampler.plan(self._wanted.sampled_rows)
-        logits = self._logits(self._hidden[at])
+    def _sample(self, plan: SamplePlan, late: Late | None) -> Sampled:
         masks = late.masks if late else None
-        sampled = self._sampler.sample(plan, logits, self._inputs.positions[at] + 1, masks)
+        if self._computed.chosen is not None and not masks:
+            return Sampled(self._computed.chosen, None)
+        inputs, logits = self._computed.inputs, self._computed.logits
+        assert logits is not None, "rows sample and there are no logits"
+        sampled = self._sampler.sample(plan, logits, inputs.positions[inputs.sampled_at] + 1, masks)
         self._last_tokens[plan.rows] = sampled.token_ids.clamp(min=0).int()
         return sampled
 
     def _score(self) -> list[DeviceLogprobs]:
+        inputs, hidden = self._computed.inputs, self._computed.hidden
         count = int(self._sampler.state.prompt_logprobs[self._wanted.scored_rows].max())
-        places = self._inputs.scored_at.split(MAX_SCORED)
-        targets = self._inputs.targets.split(MAX_SCORED)
-        return [
-            score(self._logits(self._hidden[at]), target, count) for at, target in zip(places, targets, strict=True)
-        ]
+        places, targets = inputs.scored_at.split(MAX_SCORED), inputs.targets.split(MAX_SCORED)
+        return [score(self._logits(hidden[at]), target, count) for at, target in zip(places, targets, strict=True)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from anychip.config import EngineConfig
@@ -15,15 +16,15 @@ from anychip.ops.bind import describe
 from anychip.ops.parts import Ops
 from anychip.ops.shapes import dtype_of
 from anychip.plugin.contract import KVPlan, Memory, ModelInfo, ModelSource, Progress, Runner, Step
-from anychip.runner.inputs import DeviceBatch, Wanted
+from anychip.runner.inputs import Computed, DeviceBatch, RunBatch, Wanted, uploading
 from anychip.runner.loading import build_model, lower_model, model_bytes, weight_stream
 from anychip.runner.step import EmptyStep, TorchStep
 from anychip.runner.warmup import first_batch, worst_batch, worst_plan
-from anychip.sample.sampler import Sampler
+from anychip.sample.sampler import Sampler, flag_failures
 from anychip.sample.state import SamplerState
 
 if TYPE_CHECKING:
-    from anychip.runner.platform import Forward, TorchPlatform
+    from anychip.runner.platform import TorchPlatform
 
 
 class TorchRunner(Runner):
@@ -36,7 +37,7 @@ class TorchRunner(Runner):
         self._ops: Ops | None = None
         self._plan: KVPlan | None = None
         self._caches: tuple[Any, ...] = ()
-        self._forward: Forward = self._run_model
+        self._run: RunBatch | None = None
         self._sampler: Sampler | None = None
         self._last_tokens = torch.zeros(0, dtype=torch.int32)
         self._last_step: TorchStep | None = None
@@ -84,7 +85,7 @@ class TorchRunner(Runner):
         """See `Runner.start`."""
         self._prepare(plan)
         with torch.inference_mode():
-            self._forward = self.platform.compile(self._run_model)
+            self._run = self.platform.compile(self._forward, plan)
         self.submit(first_batch(plan)).finish().result()
         self.platform.synchronize()
         self._reset_rows(plan)
@@ -93,20 +94,19 @@ class TorchRunner(Runner):
     def submit(self, batch: Batch) -> Step:
         """See `Runner.submit`."""
         assert self._last_step is None or self._last_step.finished, "the step before was not finished"
-        assert self._sampler is not None, "start() comes first"
+        assert self._sampler is not None and self._run is not None, "start() comes first"
         self._sampler.state.retire(batch.retired)
         self._sampler.state.admit(batch.admitted)
         if batch.block_copies:
             self._copy_blocks(batch.block_copies)
         if batch.num_tokens == 0:
             return EmptyStep()
-        inputs = self.platform.upload(batch)
-        if len(inputs.pending):
-            inputs.token_ids[inputs.pending.long()] = self._last_tokens[inputs.pending_rows.long()]
+        wanted = Wanted.of(batch)
+        sampling = self._sampler.plan(wanted.sampled_rows) if len(wanted.sampled_rows) else None
         step = TorchStep(
-            self._forward(inputs),
-            inputs,
-            Wanted.of(batch),
+            self._run(batch, sampling is not None and sampling.takes_highest),
+            wanted,
+            sampling,
             self.model.logits,
             self._sampler,
             self._last_tokens,
@@ -120,7 +120,31 @@ class TorchRunner(Runner):
         self._release()
         self._model = self._ops = None
 
-    def _run_model(self, inputs: DeviceBatch) -> torch.Tensor:
+    def _forward(self, inputs: DeviceBatch) -> Computed:
+        """Fill in the tokens that never left the device, run the model, take logits; choose where that is plain."""
+        token_ids = self._filled(inputs) if inputs.pending else inputs.token_ids
+        hidden = self._run_model(token_ids, inputs)
+        if not len(inputs.sampled_at):
+            return Computed(inputs, hidden, None, None)
+        everywhere = inputs.sampled_at.shape == token_ids.shape
+        logits = self.model.logits(hidden if everywhere else hidden[inputs.sampled_at])
+        return Computed(inputs, hidden, logits, self._choose(logits, inputs) if inputs.greedy else None)
+
+    def _filled(self, inputs: DeviceBatch) -> torch.Tensor:
+        """[T] token ids, each row's newest from its last sample where the host has not seen it."""
+        single = inputs.rows.shape == inputs.token_ids.shape
+        newest = inputs.token_ids if single else inputs.token_ids[inputs.newest]
+        newest = torch.where(newest < 0, self._last_tokens.index_select(0, inputs.rows), newest)
+        return newest if single else inputs.token_ids.index_copy(0, inputs.newest.long(), newest)
+
+    def _choose(self, logits: torch.Tensor, inputs: DeviceBatch) -> torch.Tensor:
+        """[S] the highest logit's token of each row, which becomes its newest."""
+        assert self._ops is not None, "load() comes first"
+        chosen = flag_failures(*self._ops.greedy(logits))
+        self._last_tokens.index_copy_(0, inputs.sampled_rows.long(), chosen.clamp(min=0).int())
+        return chosen
+
+    def _run_model(self, token_ids: torch.Tensor, inputs: DeviceBatch) -> torch.Tensor:
         """[T, H] hidden states; plans once a group, then runs the layers."""
         assert self._ops is not None, "load() comes first"
         assert self._plan is not None, "start() comes first"
@@ -130,7 +154,7 @@ class TorchRunner(Runner):
             for layer in group.layers:
                 plans[layer] = plan
         context = StepContext(inputs.positions, tuple(plans), self._caches)
-        hidden: torch.Tensor = self.model(inputs.token_ids, inputs.positions, context)
+        hidden: torch.Tensor = self.model(token_ids, inputs.positions, context)
         return hidden
 
     @torch.inference_mode()
@@ -138,19 +162,22 @@ class TorchRunner(Runner):
         assert self._ops is not None, "load() comes first"
         self._plan = plan
         self._caches = self.platform.allocate_kv(plan, self._ops)
+        # One row more than there are: the padding of a captured batch is noted there.
+        self._last_tokens = torch.zeros(plan.max_num_seqs + 1, dtype=torch.int32, device=self.platform.device)
+        self._run = uploading(self._forward, self.platform.send)
         self._reset_rows(plan)
 
     @torch.inference_mode()
     def _reset_rows(self, plan: KVPlan) -> None:
         assert self._ops is not None, "load() comes first"
-        device = self.platform.device
-        self._sampler = Sampler(SamplerState(plan.max_num_seqs, self.model.vocab_size, device), self._ops)
-        self._last_tokens = torch.zeros(plan.max_num_seqs, dtype=torch.int32, device=device)
+        platform = self.platform
+        state = SamplerState(plan.max_num_seqs, self.model.vocab_size, platform.device, platform.send)
+        self._sampler = Sampler(state, self._ops)
+        self._last_tokens.zero_()
         self._last_step = None
 
     def _release(self) -> None:
-        self._caches, self._plan, self._sampler, self._last_step = (), None, None, None
-        self._forward = self._run_model
+        self._caches, self._plan, self._sampler, self._last_step, self._run = (), None, None, None, None
 
     def _copy_blocks(self, copies: tuple[BlockCopy, ...]) -> None:
         assert self._ops is not None, "load() comes first"
@@ -158,6 +185,6 @@ class TorchRunner(Runner):
         for number, group in enumerate(self._plan.groups):
             pairs = [(copy.source, copy.target) for copy in copies if copy.group == number]
             if pairs:
-                source, target = torch.tensor(pairs, device=self.platform.device).unbind(1)
+                source, target = self.platform.send(np.array(pairs, np.int64)).unbind(1)
                 for layer in group.layers:
                     self._ops.copy_blocks(self._caches[layer], source, target)

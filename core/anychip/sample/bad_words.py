@@ -10,6 +10,7 @@ import torch
 
 from anychip.engine.batch import Int32
 from anychip.sample.masks import Entries
+from anychip.sample.send import Send
 
 ANY = -1
 """In a word's prefix: matches every token (padding of shorter words)."""
@@ -32,8 +33,8 @@ class BadWords:
 class BadWordTable:
     """Words of the rows that ban any, and the newest tokens of every row, prompt included."""
 
-    def __init__(self, max_rows: int, device: torch.device) -> None:
-        self.device = device
+    def __init__(self, max_rows: int, device: torch.device, send: Send) -> None:
+        self._send = send
         self.tails = torch.full((max_rows, 0), NOTHING, dtype=torch.int64, device=device)
         self._rows: dict[int, tuple[tuple[int, ...], ...]] = {}
 
@@ -48,7 +49,7 @@ class BadWordTable:
         tail = np.full(width, NOTHING, np.int64)
         newest = history[max(0, len(history) - width) :]
         tail[width - len(newest) :] = newest
-        self.tails[row] = torch.from_numpy(tail).to(self.device)
+        self.tails[row] = self._send(tail)
 
     def drop(self, row: int) -> None:
         """Forget a row."""
@@ -67,5 +68,5 @@ class BadWordTable:
         for line, (_, word) in zip(prefix, listed, strict=True):
             line[len(line) - len(word) + 1 :] = word[:-1]
         index, last = (np.array(column, np.int64) for column in ([i for i, _ in listed], [w[-1] for _, w in listed]))
-        entries = Entries(*(torch.from_numpy(part).to(self.device) for part in (index, last, np.zeros_like(last))))
-        return BadWords(entries, torch.from_numpy(prefix).to(self.device))
+        entries = Entries(*(self._send(part) for part in (index, last, np.zeros_like(last))))
+        return BadWords(entries, self._send(prefix))

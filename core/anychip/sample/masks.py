@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 
 from anychip.engine.batch import Float32, Int32
+from anychip.sample.send import Send
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +27,8 @@ class Entries:
 class EntryTable:
     """(token, value) pairs of the rows that have any."""
 
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
+    def __init__(self, send: Send) -> None:
+        self._send = send
         self._rows: dict[int, tuple[Int32, Float32]] = {}
         self._flat: tuple[Int32, Int32, Float32] | None = None
 
@@ -47,9 +48,9 @@ class EntryTable:
         index = index_of_row[rows]
         kept = index >= 0
         return Entries(
-            torch.from_numpy(index[kept]).to(self.device),
-            torch.from_numpy(tokens[kept].astype(np.int64)).to(self.device),
-            torch.from_numpy(values[kept]).to(self.device),
+            self._send(index[kept]),
+            self._send(tokens[kept].astype(np.int64)),
+            self._send(values[kept]),
         )
 
     def _flatten(self) -> tuple[Int32, Int32, Float32]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from anychip.engine.batch import AdmittedRow, Int32
+from anychip.sample.send import Send
 
 _FIRST_SLOTS = 8
 
@@ -15,9 +17,9 @@ class TokenCounts:
     Only rows that use a penalty hold a slot; memory is taken when the first one comes and grows by doubling.
     """
 
-    def __init__(self, vocab_size: int, device: torch.device) -> None:
+    def __init__(self, vocab_size: int, device: torch.device, send: Send) -> None:
         self.vocab_size = vocab_size
-        self.device = device
+        self._send = send
         self.output = torch.zeros(0, vocab_size, dtype=torch.int32, device=device)
         self.seen = torch.zeros(0, vocab_size, dtype=torch.bool, device=device)
         self.slots: dict[int, int] = {}
@@ -32,7 +34,8 @@ class TokenCounts:
         self.seen[slot] = False
         self.seen[slot, prompt] = True
         self.seen[slot, output] = True
-        self.output[slot] = torch.bincount(output, minlength=self.vocab_size).int()
+        counts = self.output[slot].zero_()
+        counts.index_put_((output,), counts.new_ones(()), accumulate=True)
 
     def retire(self, row: int) -> None:
         """Free a row's slot, if it has one."""
@@ -54,7 +57,7 @@ class TokenCounts:
 
     def _ids(self, token_ids: Int32 | None) -> torch.Tensor:
         assert token_ids is not None, "a row with a penalty was admitted without its history"
-        return torch.tensor(token_ids, dtype=torch.int64).to(self.device)
+        return self._send(token_ids.astype(np.int64))
 
 
 def apply_penalties(

@@ -11,6 +11,7 @@ import torch
 from anychip.engine.batch import Int32
 from anychip.sample.bad_words import BadWords
 from anychip.sample.masks import Entries
+from anychip.sample.send import Send
 from anychip.sample.state import NUMBERS, Feature, SamplerState
 
 _Indices = npt.NDArray[np.int64]
@@ -68,6 +69,11 @@ class SamplePlan:
         parts = (self.penalized, self.bias, self.allowed, self.stop, self.bad_words)
         return any(part is not None for part in parts)
 
+    @property
+    def takes_highest(self) -> bool:
+        """Whether every row takes the highest of the model's own logits, and wants to know no more."""
+        return self.draws is None and not self.edits_logits and self.num_logprobs is None
+
     def serves(self, rows: Int32, version: int) -> bool:
         """Whether this plan is still the right one for `rows`."""
         return version == self.version and np.array_equal(rows, self.host_rows)
@@ -79,7 +85,7 @@ def make_plan(state: SamplerState, rows: Int32) -> SamplePlan:
     index_of_row = np.full(state.max_rows, -1, np.int64)
     index_of_row[rows] = np.arange(len(rows))
     used = Feature(int(np.bitwise_or.reduce(features, initial=0)))
-    device_rows = _upload(rows.astype(np.int64), state.device)
+    device_rows = _upload(rows, state.send)
     random = _where(features, Feature.RANDOM)
     allowed = Feature.ALLOWED in used
     return SamplePlan(
@@ -88,12 +94,12 @@ def make_plan(state: SamplerState, rows: Int32) -> SamplePlan:
         rows=device_rows,
         prompt_length=state.integers[device_rows, 1],
         min_tokens=state.integers[device_rows, 2],
-        greedy=_upload(np.flatnonzero((features & Feature.RANDOM) == 0), state.device) if len(random) else None,
+        greedy=_upload(np.flatnonzero((features & Feature.RANDOM) == 0), state.send) if len(random) else None,
         draws=_draws(state, rows, random) if len(random) else None,
         penalized=_penalized(state, rows, _where(features, Feature.PENALTY)) if Feature.PENALTY in used else None,
         bias=state.bias.select(index_of_row) if Feature.BIAS in used else None,
         allowed=state.allowed.select(index_of_row) if allowed else None,
-        restricted=_upload(_where(features, Feature.ALLOWED), state.device) if allowed else None,
+        restricted=_upload(_where(features, Feature.ALLOWED), state.send) if allowed else None,
         stop=state.stop.select(index_of_row) if Feature.MIN_TOKENS in used else None,
         bad_words=state.bad_words.select(index_of_row) if Feature.BAD_WORDS in used else None,
         num_logprobs=int(state.logprobs[rows].max()) if Feature.LOGPROBS in used else None,
@@ -102,10 +108,10 @@ def make_plan(state: SamplerState, rows: Int32) -> SamplePlan:
 
 def _draws(state: SamplerState, rows: Int32, random: _Indices) -> Draws:
     drawn = rows[random]
-    device_rows = _upload(drawn.astype(np.int64), state.device)
+    device_rows = _upload(drawn, state.send)
     numbers = state.numbers[device_rows]
     return Draws(
-        index=None if len(random) == len(rows) else _upload(random, state.device),
+        index=None if len(random) == len(rows) else _upload(random, state.send),
         temperature=numbers[:, NUMBERS.index("temperature")].contiguous(),
         top_k=state.integers[device_rows, 0],
         top_p=numbers[:, NUMBERS.index("top_p")].contiguous(),
@@ -125,11 +131,11 @@ def _candidates(state: SamplerState, rows: Int32) -> int:
 
 def _penalized(state: SamplerState, rows: Int32, index: _Indices) -> Penalized:
     penalized = rows[index]
-    numbers = state.numbers[_upload(penalized.astype(np.int64), state.device)]
+    numbers = state.numbers[_upload(penalized, state.send)]
     slots = np.array([state.counts.slots[int(row)] for row in penalized], np.int64)
     return Penalized(
-        index=_upload(index, state.device),
-        slots=_upload(slots, state.device),
+        index=_upload(index, state.send),
+        slots=_upload(slots, state.send),
         presence=numbers[:, NUMBERS.index("presence_penalty")],
         frequency=numbers[:, NUMBERS.index("frequency_penalty")],
         repetition=numbers[:, NUMBERS.index("repetition_penalty")],
@@ -140,5 +146,5 @@ def _where(features: Int32, feature: Feature) -> _Indices:
     return np.flatnonzero(features & feature)
 
 
-def _upload(array: _Indices, device: torch.device) -> torch.Tensor:
-    return torch.from_numpy(np.ascontiguousarray(array, np.int64)).to(device)
+def _upload(array: _Indices | Int32, send: Send) -> torch.Tensor:
+    return send(np.ascontiguousarray(array, np.int64))

@@ -61,10 +61,9 @@ class Sampler:
             keep = plan.num_logprobs is not None or logits.dtype != torch.float32
             logits = self._edit(plan, logits.to(torch.float32, copy=keep), output_positions)
         if masks:
-            _apply_masks(plan, logits, masks)
+            self._mask(plan, logits, masks)
         token_ids, highest = self._choose(plan, logits, output_positions)
-        empty = torch.where(highest == float("-inf"), NOTHING_LEFT, NOT_FINITE)
-        token_ids = torch.where(highest.isfinite(), token_ids, empty)
+        token_ids = flag_failures(token_ids, highest)
         self._remember(plan, token_ids)
         logprobs = None if plan.num_logprobs is None else score(raw, token_ids, plan.num_logprobs)
         return Sampled(token_ids, logprobs)
@@ -89,6 +88,12 @@ class Sampler:
                 part.repetition,
             )
         return logits
+
+    def _mask(self, plan: SamplePlan, logits: torch.Tensor, masks: Mapping[int, Any]) -> None:
+        index = [index for index, row in enumerate(plan.host_rows) if int(row) in masks]
+        allowed = np.stack([np.asarray(masks[int(plan.host_rows[i])], np.bool_) for i in index])
+        at = self.state.send(np.array(index, np.int64))
+        logits[at] = logits[at].masked_fill(~self.state.send(allowed), float("-inf"))
 
     def _choose(
         self, plan: SamplePlan, logits: torch.Tensor, output_positions: torch.Tensor
@@ -124,8 +129,7 @@ class Sampler:
             self.state.bad_words.append(plan.rows, valid)
 
 
-def _apply_masks(plan: SamplePlan, logits: torch.Tensor, masks: Mapping[int, Any]) -> None:
-    index = [index for index, row in enumerate(plan.host_rows) if int(row) in masks]
-    allowed = np.stack([np.asarray(masks[int(plan.host_rows[i])], np.bool_) for i in index])
-    at = torch.tensor(index).to(logits.device)
-    logits[at] = logits[at].masked_fill(~torch.from_numpy(allowed).to(logits.device), float("-inf"))
+def flag_failures(token_ids: torch.Tensor, highest: torch.Tensor) -> torch.Tensor:
+    """NOT_FINITE or NOTHING_LEFT in place of the tokens [S] of rows whose `highest` logit [S] is no number."""
+    empty = torch.where(highest == float("-inf"), NOTHING_LEFT, NOT_FINITE)
+    return torch.where(highest.isfinite(), token_ids, empty)

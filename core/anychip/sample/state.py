@@ -13,6 +13,7 @@ from anychip.sample.bad_words import BadWordTable
 from anychip.sample.masks import EntryTable
 from anychip.sample.penalties import TokenCounts
 from anychip.sample.random import stream_key
+from anychip.sample.send import Send
 
 NUMBERS = ("temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty")
 """Columns of `SamplerState.numbers`."""
@@ -53,10 +54,11 @@ class Feature(IntFlag):
 class SamplerState:
     """State by stable row. `version` changes with every admission and retirement."""
 
-    def __init__(self, max_rows: int, vocab_size: int, device: torch.device) -> None:
+    def __init__(self, max_rows: int, vocab_size: int, device: torch.device, send: Send) -> None:
         self.max_rows = max_rows
         self.vocab_size = vocab_size
         self.device = device
+        self.send = send
         self.version = 0
         self.features = np.zeros(max_rows, np.int32)
         self.top_k: Int32 = np.zeros(max_rows, np.int32)
@@ -66,9 +68,9 @@ class SamplerState:
         self.integers = torch.zeros(max_rows, 3, dtype=torch.int32, device=device)
         """Columns top_k, prompt_length, min_tokens."""
         self.keys = torch.zeros(max_rows, dtype=torch.int64, device=device)
-        self.counts = TokenCounts(vocab_size, device)
-        self.bias, self.allowed, self.stop = (EntryTable(device) for _ in range(3))
-        self.bad_words = BadWordTable(max_rows, device)
+        self.counts = TokenCounts(vocab_size, device, send)
+        self.bias, self.allowed, self.stop = (EntryTable(send) for _ in range(3))
+        self.bad_words = BadWordTable(max_rows, device, send)
 
     def admit(self, admitted: Sequence[AdmittedRow]) -> None:
         """Take rows up, uploading their parameters in one go."""
@@ -77,13 +79,13 @@ class SamplerState:
         self.version += 1
         for row in admitted:
             self._admit_host(row)
-        rows = torch.tensor([row.row for row in admitted]).to(self.device)
+        rows = self.send(np.array([row.row for row in admitted], np.int64))
         parameters = [row.sampling for row in admitted]
-        self.numbers[rows] = torch.tensor([[getattr(p, name) for name in NUMBERS] for p in parameters]).to(self.device)
-        self.integers[rows] = torch.tensor(
-            [[self.top_k[row.row], row.prompt_length, row.sampling.min_tokens] for row in admitted], dtype=torch.int32
-        ).to(self.device)
-        self.keys[rows] = torch.tensor([stream_key(p.seed) for p in parameters]).to(self.device)
+        numbers = [[getattr(sampling, name) for name in NUMBERS] for sampling in parameters]
+        integers = [[self.top_k[row.row], row.prompt_length, row.sampling.min_tokens] for row in admitted]
+        self.numbers[rows] = self.send(np.array(numbers, np.float32))
+        self.integers[rows] = self.send(np.array(integers, np.int32))
+        self.keys[rows] = self.send(np.array([stream_key(sampling.seed) for sampling in parameters], np.int64))
 
     def retire(self, rows: Sequence[int]) -> None:
         """Forget rows."""

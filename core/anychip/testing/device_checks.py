@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from anychip.testing.check import Check, CheckFailedError, NotApplicableError, require
 from anychip.testing.subject import MEBIBYTE, Subject
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from anychip.runner.platform import TorchPlatform
 
 ALLOCATION = 128 * MEBIBYTE
@@ -67,10 +71,26 @@ def _copies(subject: Subject) -> str:
         readable = there.float() if dtype == torch.bfloat16 else there
         fetched = torch.from_numpy(platform.fetch(readable).result()).to(dtype)
         require(torch.equal(fetched, expected), f"{dtype} values changed on their way to the device and back")
+    for kind in ("int32", "int64", "float32", "bool"):
+        _sent(platform, np.arange(1009).astype(kind))
     strided = torch.arange(60, dtype=torch.float32).view(6, 10)[::2, 1:7]
     back = torch.from_numpy(platform.fetch(strided.to(platform.device)).result())
     require(torch.equal(back, strided), "a strided tensor changed on its way to the device and back")
     return ""
+
+
+def _sent(platform: TorchPlatform, values: npt.NDArray[Any]) -> None:
+    """`send` makes a tensor, or fills one, and keeps nothing of the array."""
+    import torch
+
+    array = values.copy()
+    fresh, filled = platform.send(array), torch.zeros_like(platform.send(array))
+    returned = platform.send(array, filled)
+    array[:] = 0
+    for tensor in (fresh, filled, returned):
+        same = np.array_equal(platform.fetch(tensor).result(), values)
+        require(same, f"{values.dtype} values changed on their way through send() and back")
+    require(returned.data_ptr() == filled.data_ptr(), "send() did not fill the tensor it was given")
 
 
 def _synchronize(subject: Subject) -> str:

@@ -62,7 +62,10 @@ def _teacher_forced(bench: Bench) -> Float32:
 
 def _compiled(subject: Subject) -> str:
     """What `compile` makes of the forward pass computes the same."""
-    return _without(subject, "compile", lambda step: step)
+    from anychip.runner.inputs import uploading
+
+    platform = subject.torch_platform
+    return _without(subject, "compile", lambda step, plan: uploading(step, platform.send) if platform else step)
 
 
 def _lowered(subject: Subject) -> str:
