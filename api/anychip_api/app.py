@@ -12,24 +12,24 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 
-from anychip.log import logger
 from anychip.version import __version__
 from anychip_api import status, texts
+from anychip_api.batch import routes as batch
 from anychip_api.body import IGNORED_HEADER
 from anychip_api.chat import create_chat_completion
 from anychip_api.completions import create_completion
 from anychip_api.errors import as_api_error, internal_error
 from anychip_api.gate import HANDLER, Gate, route_path
+from anychip_api.inside import answer
 from anychip_api.openapi import describe
 from anychip_api.options import ServerOptions
 from anychip_api.rate_limit import RateLimit
-from anychip_api.service import Service
+from anychip_api.service import Handler, Service
 from anychip_api.tracing import Traced
 
 if TYPE_CHECKING:
     from anychip import AsyncEngine
 
-Handler = Callable[[Service, Request], Awaitable[Response]]
 Extension = Callable[[FastAPI, "AsyncEngine"], None]
 
 _ROUTES: tuple[tuple[str, str, Handler], ...] = (
@@ -39,6 +39,15 @@ _ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/v1/models/{model:path}", status.get_model),
     ("POST", "/tokenize", texts.tokenize),
     ("POST", "/detokenize", texts.detokenize),
+    ("POST", "/v1/files", batch.upload_file),
+    ("GET", "/v1/files", batch.list_files),
+    ("GET", "/v1/files/{file_id}", batch.get_file),
+    ("GET", "/v1/files/{file_id}/content", batch.get_file_content),
+    ("DELETE", "/v1/files/{file_id}", batch.delete_file),
+    ("POST", "/v1/batches", batch.create_batch),
+    ("GET", "/v1/batches", batch.list_batches),
+    ("GET", "/v1/batches/{batch_id}", batch.get_batch),
+    ("POST", "/v1/batches/{batch_id}/cancel", batch.cancel_batch),
     ("GET", "/health", status.health),
     ("GET", "/version", status.version),
     ("GET", "/metrics", status.metrics),
@@ -65,7 +74,7 @@ def create_app(engine: AsyncEngine, options: ServerOptions, extensions: Iterable
 
     `extensions` are plugins' `register_routes`: each is called with the application and the engine.
     """
-    app = Application(Service(engine, options))
+    app = Application(make_service(engine, options))
     for method, path, handler in _ROUTES:
         app.add_route(path, _endpoint(app.service, path, handler), methods=[method])
     app.add_exception_handler(HTTPException, _on_error)
@@ -93,16 +102,15 @@ def _add_middleware(app: Application, options: ServerOptions) -> None:
         )
 
 
+def make_service(engine: AsyncEngine, options: ServerOptions) -> Service:
+    """What answers the routes, over HTTP or not."""
+    return Service(engine, options, {path: handler for method, path, handler in _ROUTES if method == "POST"})
+
+
 def _endpoint(service: Service, path: str, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         request.scope[HANDLER] = path
-        try:
-            return await handler(service, request)
-        except Exception as error:  # noqa: BLE001 -- the client is told, and a bug is logged
-            known = as_api_error(error)
-            if known is None:
-                logger.exception("A request failed.")
-            return (known or internal_error()).response(path)
+        return await answer(service, path, handler, request)
 
     return endpoint
 

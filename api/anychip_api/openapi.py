@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
+from anychip_api.batch.schema import BatchRequest
 from anychip_api.schemas import ChatRequest, CompletionRequest, DetokenizeRequest, Schema, TokenizeRequest
 
 _BODIES: dict[str, type[Schema]] = {
     "/v1/chat/completions": ChatRequest,
     "/v1/completions": CompletionRequest,
+    "/v1/batches": BatchRequest,
     "/tokenize": TokenizeRequest,
     "/detokenize": DetokenizeRequest,
 }
+_REQUIRED_TEXT = {"required": True, "schema": {"type": "string"}}
 _REFERENCE = "#/components/schemas/{model}"
 
 
@@ -21,19 +25,20 @@ def describe(base: dict[str, Any], routes: Iterable[tuple[str, str]]) -> dict[st
     paths: dict[str, Any] = dict(base.get("paths", {}))
     schemas: dict[str, Any] = dict(base.get("components", {}).get("schemas", {}))
     for method, path in routes:
-        paths.setdefault(path.replace(":path", ""), {})[method.lower()] = _operation(path, schemas)
+        paths.setdefault(path.replace(":path", ""), {})[method.lower()] = _operation(method, path, schemas)
     return {**base, "paths": paths, "components": {**base.get("components", {}), "schemas": schemas}}
 
 
-def _operation(path: str, schemas: dict[str, Any]) -> dict[str, Any]:
+def _operation(method: str, path: str, schemas: dict[str, Any]) -> dict[str, Any]:
     operation: dict[str, Any] = {"summary": path, "responses": {"200": {"description": "The answer."}}}
-    body = _BODIES.get(path)
+    body = _BODIES.get(path) if method == "POST" else None
     if body is not None:
         schema = body.model_json_schema(ref_template=_REFERENCE)
         schemas.update(schema.pop("$defs", {}))
         schemas[body.__name__] = schema
         reference = {"$ref": _REFERENCE.format(model=body.__name__)}
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": reference}}}
-    if "{model" in path:
-        operation["parameters"] = [{"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}]
+    names = re.findall(r"{(\w+)", path)
+    if names:
+        operation["parameters"] = [{"name": name, "in": "path", **_REQUIRED_TEXT} for name in names]
     return operation

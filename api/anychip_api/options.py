@@ -41,6 +41,12 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Most requests a minute of each API key, or of each address without keys; more get 429. None has no limit."""
     request_timeout: PositiveSeconds | None = None
     """Seconds after which a request that has not finished ends with an error. None has no limit."""
+    max_file_bytes: Positive = 200 * 1024 * 1024
+    """Largest file that may be uploaded for a batch."""
+    max_stored_file_bytes: Positive = 1024**3
+    """Bytes of all uploaded files and results of batches; uploads beyond are refused."""
+    batch_concurrency: Positive = 64
+    """Requests of all batches that run at a time."""
     log_requests: bool = False
     """Print one line when a request ends."""
     otlp_traces_endpoint: str | None = None
@@ -49,7 +55,7 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Path that a proxy in front of the server adds to each route, such as /llm."""
     allowed_origins: tuple[str, ...] = ()
     """Web sites whose pages may use the server from a browser (CORS); `*` allows any."""
-    allowed_methods: tuple[str, ...] = ("GET", "POST")
+    allowed_methods: tuple[str, ...] = ("GET", "POST", "DELETE")
     """HTTP methods that such pages may use."""
     allowed_headers: tuple[str, ...] = ("*",)
     """Headers that such pages may send."""

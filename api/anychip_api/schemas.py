@@ -11,6 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from anychip.sampling_params import MAX_LOGPROBS
 
+Metadata = Annotated[
+    dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]], Field(max_length=16)
+]
+"""What a client wants to find again with an object that is kept: OpenAI's limits."""
+
 
 class Schema(BaseModel):
     """A request body, or a part of one."""

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
 
 from anychip.errors import RequestError
 from anychip.log import logger
 from anychip.text.tokenizer import Tokenizer
 from anychip_api.admission import Admission
+from anychip_api.batch.batches import Batches
 from anychip_api.errors import ApiError
 from anychip_api.metrics import Metrics
 from anychip_api.options import ServerOptions
@@ -21,21 +25,25 @@ if TYPE_CHECKING:
     from anychip import AsyncEngine
     from anychip_api.generation import Generation
 
+Handler = Callable[["Service", Request], Awaitable[Response]]
+
 _MOST_REMEMBERED = 1000
 
 
 class Service:
-    """The engine with the server's options, metrics and open requests."""
+    """The engine with the server's options, metrics and open requests; `handlers` are those of POST, by path."""
 
-    def __init__(self, engine: AsyncEngine, options: ServerOptions) -> None:
+    def __init__(self, engine: AsyncEngine, options: ServerOptions, handlers: Mapping[str, Handler]) -> None:
         self.engine = engine
         self.options = options
+        self.handlers = handlers
         self.names = options.served_model_name or (engine.config.model,)
         self.created = int(time.time())
         self.metrics = Metrics(engine, self.names[0], options.metrics_prefix)
         self.admission = Admission(engine, options.max_waiting)
         self.token_texts = TokenTexts(engine.tokenizer)
         self.traces = Traces(options.otlp_traces_endpoint) if options.otlp_traces_endpoint else None
+        self.batches = Batches(options)
         self.open: set[Generation] = set()
         self._noted: set[tuple[str, str]] = set()
 

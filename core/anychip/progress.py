@@ -47,6 +47,10 @@ class RequestProgress(_Bar):
         self._task = self._progress.add_task("requests", total=total, rate="")
         self._tokens = 0
 
+    def begin(self, done: int) -> None:
+        """Some requests were done before."""
+        self._progress.update(self._task, completed=done)
+
     def advance(self, tokens: int, finished: bool) -> None:
         """Count new tokens, and a request that ended."""
         self._tokens += tokens

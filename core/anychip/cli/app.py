@@ -15,11 +15,12 @@ COMMANDS = {
     "serve": "Serve a model over OpenAI's protocol.",
     "run": "Ask one question, or complete a text.",
     "chat": "Talk with a model in the terminal.",
+    "run-batch": "Answer a file of requests.",
     "bench": "Measure offline throughput.",
     "platforms": "Show what was found here, and why it can or cannot run.",
     "conform": "Run the conformance kit on a platform.",
 }
-"""Each command and its line in help; `anychip.cli.NAME` holds a function of that name."""
+"""Each command and its line in help; `anychip.cli.NAME` holds a function of that name, with _ for -."""
 
 
 def make_app(arguments: Sequence[str]) -> typer.Typer:
@@ -58,5 +59,6 @@ def _unused() -> None:
 
 
 def _load(name: str) -> Callable[..., None]:
-    command: Callable[..., None] = getattr(importlib.import_module(f"anychip.cli.{name}"), name)
+    function = name.replace("-", "_")
+    command: Callable[..., None] = getattr(importlib.import_module(f"anychip.cli.{function}"), function)
     return reported(command)
