@@ -1,4 +1,4 @@
-"""The tables of flags in docs/serving.md, from the config structs and the strings below their fields.
+"""The tables of flags in docs/serving.md and docs/load.md, from the config structs and the strings below their fields.
 
 `python ci/docs_tables.py` writes them, `--check` only compares.
 """
@@ -9,20 +9,25 @@ import sys
 from collections.abc import Iterable
 
 import embed
-from anychip.cli.fields import Field, engine_fields, server_fields
+from anychip.bench.options import LoadOptions
+from anychip.cli.fields import Field, engine_fields, fields, server_fields
 
-DOCUMENT = "docs/serving.md"
+SERVING, LOAD = "docs/serving.md", "docs/load.md"
 PIPE = r"\|"
 
 
-def tables() -> dict[str, str]:
-    """Each table by the name of its markers."""
-    return {"server-flags": table(server_fields()), "engine-flags": table(engine_fields())}
+def tables() -> dict[str, tuple[str, str]]:
+    """Each table by the name of its markers, with the document it is in."""
+    return {
+        "server-flags": (SERVING, table(server_fields())),
+        "engine-flags": (SERVING, table(engine_fields())),
+        "load-flags": (LOAD, table(fields(LoadOptions))),
+    }
 
 
-def table(fields: Iterable[Field]) -> str:
+def table(listed: Iterable[Field]) -> str:
     """A row a flag."""
-    return "\n".join(["| flag | default | meaning |", "|---|---|---|", *(row(field) for field in fields)])
+    return "\n".join(["| flag | default | meaning |", "|---|---|---|", *(row(field) for field in listed)])
 
 
 def row(field: Field) -> str:
@@ -38,7 +43,7 @@ def row(field: Field) -> str:
 
 def main() -> int:
     """Write or compare every table."""
-    return max(embed.run(name, {DOCUMENT: content}) for name, content in tables().items())
+    return max(embed.run(name, {document: content}) for name, (document, content) in tables().items())
 
 
 if __name__ == "__main__":

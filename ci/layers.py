@@ -26,6 +26,7 @@ LAYER_0 = (
     "progress",
     "sampling_params",
     "version",
+    "bench",
     "plugin",
     "engine",
     "cache",

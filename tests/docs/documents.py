@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
+from anychip.cli.app import PARTS
 from fences import Fence, shell_fences
 from sources import ROOT
 
@@ -65,4 +66,6 @@ def _command(words: list[str]) -> Command:
     end = next((index for index, word in enumerate(words) if not set(word) - OPERATORS), len(words))
     arguments = words[:end]
     subcommand = arguments[0] if arguments and not arguments[0].startswith("-") else ""
+    if arguments[1:2] and arguments[1] in PARTS.get(subcommand, ()):
+        subcommand = f"{subcommand} {arguments[1]}"
     return Command(subcommand, tuple(word.split("=")[0] for word in arguments if word.startswith("-") and word != "-"))

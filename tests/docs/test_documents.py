@@ -35,6 +35,10 @@ def test_fences_carry_their_markers() -> None:
 
 
 def test_commands_are_found_between_operators() -> None:
+    assert commands("anychip bench serve --rate 2; anychip bench x") == [
+        Command("bench serve", ("--rate",)),
+        Command("bench", ()),
+    ]
     text = 'A=1 anychip serve x --port=1 \\\n  --dtype "f16" & sleep 1 && anychip platforms | grep anychip\nanychip -h'
     assert commands(text) == [
         Command("serve", ("--port", "--dtype")),

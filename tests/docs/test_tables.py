@@ -12,6 +12,7 @@ import pytest
 import docs_tables
 import embed
 from anychip import AsyncEngine
+from anychip.bench.options import LoadOptions
 from anychip.config import FIELDS, make_config
 from anychip.sampling_params import SamplingParams
 from anychip_api.metrics import Metrics
@@ -27,12 +28,15 @@ def read(document: str) -> str:
 
 @pytest.mark.parametrize("name", docs_tables.tables())
 def test_the_flags_are_those_of_the_code(name: str) -> None:
-    assert embed.part(read("serving.md"), name) == docs_tables.tables()[name], "run ci/docs_tables.py"
+    document, content = docs_tables.tables()[name]
+    assert embed.part((ROOT / document).read_text(encoding="utf-8"), name) == content, "run ci/docs_tables.py"
 
 
 def test_every_option_has_a_row_that_says_something() -> None:
-    rows = [line for table in docs_tables.tables().values() for line in table.splitlines()[2:]]
-    assert len(rows) == len(FIELDS) + len(ServerOptions.__struct_fields__)
+    rows = [line for _, table in docs_tables.tables().values() for line in table.splitlines()[2:]]
+    assert len(rows) == sum(
+        len(one) for one in (FIELDS, ServerOptions.__struct_fields__, LoadOptions.__struct_fields__)
+    )
     assert all(row.split("|")[-2].strip() for row in rows)
 
 

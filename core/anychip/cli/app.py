@@ -16,11 +16,14 @@ COMMANDS = {
     "run": "Ask one question, or complete a text.",
     "chat": "Talk with a model in the terminal.",
     "run-batch": "Answer a file of requests.",
-    "bench": "Measure offline throughput.",
+    "bench": "Measure offline throughput, or a server under load.",
     "platforms": "Show what was found here, and why it can or cannot run.",
     "conform": "Run the conformance kit on a platform.",
 }
 """Each command and its line in help; `anychip.cli.NAME` holds a function of that name, with _ for -."""
+
+PARTS = {"bench": ("serve",)}
+"""Commands with commands of their own, such as `bench serve`, which `anychip.cli.bench_serve` holds."""
 
 
 def make_app(arguments: Sequence[str]) -> typer.Typer:
@@ -36,8 +39,20 @@ def make_app(arguments: Sequence[str]) -> typer.Typer:
     app.callback()(_root)
     for name, summary in COMMANDS.items():
         wanted = name in arguments
+        if wanted and name in PARTS:
+            app.add_typer(_group(name), name=name, help=summary)
+            continue
         app.command(name, help=None if wanted else summary)(_load(name) if wanted else _unused)
     return app
+
+
+def _group(name: str) -> typer.Typer:
+    """A command that does something of its own, and has others below it."""
+    group = typer.Typer(rich_markup_mode=None)
+    group.callback(invoke_without_command=True)(_load(name))
+    for part in PARTS[name]:
+        group.command(part)(_load(f"{name}_{part}"))
+    return group
 
 
 def _print_version(asked: bool) -> None:

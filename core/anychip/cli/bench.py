@@ -21,6 +21,7 @@ SPECIAL = 1000
 
 @with_flags(engine=engine_fields())
 def bench(
+    context: typer.Context,
     prompts: Annotated[int, typer.Option(min=1, help="Requests at once.")] = 32,
     input_len: Annotated[int, typer.Option(min=1, help="Tokens of each prompt, at random.")] = 128,
     output_len: Annotated[int, typer.Option(min=1, help="Tokens of each answer.")] = 128,
@@ -29,7 +30,12 @@ def bench(
     *,
     engine: Values,
 ) -> None:
-    """Measure offline throughput: equal random prompts at once, greedy, ends of sequence ignored."""
+    """Measure offline throughput: equal random prompts at once, greedy, ends of sequence ignored.
+
+    `anychip bench serve` measures a server instead.
+    """
+    if context.invoked_subcommand:
+        return
     from anychip.llm import LLM
 
     with LLM(**engine) as llm:
