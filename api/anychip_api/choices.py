@@ -6,6 +6,7 @@ from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
+from anychip.engine.messages import FinishReason
 from anychip.engine.outputs import Delta, TokenLogprobs
 from anychip_api.answer import Answer, Head
 from anychip_api.errors import ApiError
@@ -25,7 +26,7 @@ class Choice:
     texts: list[str] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprobs] = field(default_factory=list)
-    finish_reason: str | None = None
+    finish_reason: FinishReason | None = None
     stop_reason: int | str | None = None
 
     def add(self, delta: Delta) -> None:

@@ -14,7 +14,8 @@ _MOST_NAMES = 20
 
 _LATER = "Leave it out; it is not supported yet."
 _STRUCTURED = "Leave it out; structured output is not supported yet."
-_TOOLS = "Leave it out; tools are not supported yet."
+_CHAT = "Send it to /v1/chat/completions."
+_FUNCTIONS = "Send `tools` and `tool_choice`, which took its place."
 
 # Field -> (values that ask for nothing, what to do). None asks for nothing in any field.
 _REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
@@ -22,8 +23,8 @@ _REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     "best_of": ((1,), "Ask for several choices with `n` and take the best one."),
     "chat_template": ((), "Give the template when the server starts, with --chat-template."),
     "documents": (([],), _LATER),
-    "function_call": (("none",), _TOOLS),
-    "functions": (([],), _TOOLS),
+    "function_call": (("none",), _FUNCTIONS),
+    "functions": (([],), _FUNCTIONS),
     "guided_choice": ((), _STRUCTURED),
     "guided_grammar": ((), _STRUCTURED),
     "guided_json": ((), _STRUCTURED),
@@ -38,8 +39,8 @@ _REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     "response_format": (({"type": "text"},), _STRUCTURED),
     "structured_outputs": ((), _STRUCTURED),
     "suffix": (("",), "Leave it out; text is only continued at its end."),
-    "tool_choice": (("none",), _TOOLS),
-    "tools": (([],), _TOOLS),
+    "tool_choice": (("none",), _CHAT),
+    "tools": (([],), _CHAT),
     "truncate_prompt_tokens": ((), "Shorten the prompt before you send it."),
     "use_beam_search": ((False,), "Leave it out; there is no beam search here."),
     "verbosity": (("medium",), _LATER),
@@ -50,7 +51,6 @@ _REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
 NO_EFFECT = frozenset(
     {
         "metadata",
-        "parallel_tool_calls",
         "prediction",
         "prompt_cache_key",
         "prompt_cache_retention",

@@ -47,6 +47,10 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of all uploaded files and results of batches; uploads beyond are refused."""
     batch_concurrency: Positive = 64
     """Requests of all batches that run at a time."""
+    tool_call_parser: str | None = None
+    """How the model writes tool calls; without it the chat template decides, and `none` leaves them as text."""
+    reasoning_parser: str | None = None
+    """How the model marks its reasoning; without it the chat template decides, and `none` leaves it in the answer."""
     log_requests: bool = False
     """Print one line when a request ends."""
     otlp_traces_endpoint: str | None = None

@@ -18,6 +18,7 @@ from anychip_api.batch.batches import Batches
 from anychip_api.errors import ApiError
 from anychip_api.metrics import Metrics
 from anychip_api.options import ServerOptions
+from anychip_api.parsers.registry import choose_parsers
 from anychip_api.tokens import TokenTexts
 from anychip_api.tracing import Traces
 
@@ -44,6 +45,9 @@ class Service:
         self.token_texts = TokenTexts(engine.tokenizer)
         self.traces = Traces(options.otlp_traces_endpoint) if options.otlp_traces_endpoint else None
         self.batches = Batches(options)
+        self.parsers = choose_parsers(
+            options.tool_call_parser, options.reasoning_parser, _template(engine.tokenizer), self._plugin_parsers
+        )
         self.open: set[Generation] = set()
         self._noted: set[tuple[str, str]] = set()
 
@@ -82,9 +86,19 @@ class Service:
         if self.traces:
             self.traces.close()
 
+    def _plugin_parsers(self) -> Mapping[tuple[str, str], str]:
+        from anychip.plugin.registry import Registry
+
+        return Registry(self.engine.config.plugins).parsers
+
     def abort_all(self) -> int:
         """Abort every open request; returns how many there were."""
         waiting = list(self.open)
         for generation in waiting:
             generation.abort("The server is stopping.")
         return len(waiting)
+
+
+def _template(tokenizer: Tokenizer | None) -> str:
+    """All chat templates of a model as one text."""
+    return "" if tokenizer is None else "\n".join(tokenizer.chat_templates.values())

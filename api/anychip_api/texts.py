@@ -10,9 +10,10 @@ from starlette.responses import Response
 
 from anychip.errors import RequestError
 from anychip_api.body import read_schema
-from anychip_api.chat import chat_token_ids
+from anychip_api.conversation import render_chat
 from anychip_api.schemas import DetokenizeRequest, TokenizeRequest
 from anychip_api.service import Service
+from anychip_api.tools import read_tools
 
 
 async def tokenize(service: Service, request: Request) -> Response:
@@ -23,7 +24,7 @@ async def tokenize(service: Service, request: Request) -> Response:
         raise RequestError("Exactly one of prompt and messages is required.", "prompt", "Send one of them.")
     tokenizer = service.tokenizer("prompt")
     if body.prompt is None:
-        token_ids = chat_token_ids(service, body)
+        token_ids = render_chat(service, body, read_tools(body.tools, None, None))[1]
     else:
         token_ids = tokenizer.encode(body.prompt, add_special_tokens=body.add_special_tokens is not False)
     answer: dict[str, Any] = {

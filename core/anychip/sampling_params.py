@@ -48,10 +48,12 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     logprobs: int | None = None
     prompt_logprobs: int | None = None
     skip_special_tokens: bool = True
+    visible_tokens: tuple[str, ...] = ()
+    """Special tokens that are part of the text even where `skip_special_tokens` leaves out the others."""
     detokenize: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("stop", "bad_words"):
+        for name in ("stop", "bad_words", "visible_tokens"):
             value = getattr(self, name)
             words = (value,) if isinstance(value, str) else tuple(value or ())
             msgspec.structs.force_setattr(self, name, words)
@@ -147,6 +149,7 @@ _CHECKS: tuple[Callable[[Any], None], ...] = (
     _number("prompt_logprobs", 0, MAX_LOGPROBS, integer=True),
     _words("stop"),
     _words("bad_words"),
+    _words("visible_tokens"),
     _token_ids("stop_token_ids"),
     _token_ids("allowed_token_ids"),
     _min_below_max,

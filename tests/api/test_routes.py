@@ -163,7 +163,7 @@ def test_two_requests_may_have_one_id(server: RunningServer) -> None:
         [{"role": 5, "content": "x"}],
         [{"role": "user", "content": 5}],
         [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}],
-        [{"role": "tool", "content": "x"}],
+        [{"role": "function", "name": "f", "content": "x"}],
         [{"role": "assistant", "tool_calls": [{"id": "1"}]}],
     ],
 )

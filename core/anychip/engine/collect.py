@@ -24,7 +24,8 @@ class Choice:
         self.finished = False
         speaks = tokenizer is not None and params.detokenize
         self._tokenizer = tokenizer
-        self._stream = tokenizer.stream(params.skip_special_tokens, prompt) if tokenizer and speaks else None
+        skips, visible = params.skip_special_tokens, params.visible_tokens
+        self._stream = tokenizer.stream(skips, prompt, visible) if tokenizer and speaks else None
         self._stops = StopChecker(params.stop, params.include_stop_str_in_output) if params.stop and speaks else None
 
     def feed(self, tokens: list[int], logprobs: list[TokenLogprobs] | None, finished: Finished | None) -> Delta:

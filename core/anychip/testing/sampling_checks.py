@@ -207,6 +207,9 @@ def _text(ask: Asker) -> None:
         ask.first(GREEDY.replace(skip_special_tokens=False)).text.split() == words,
         "skip_special_tokens changed plain words",
     )
+    require(
+        ask.first(GREEDY.replace(visible_tokens=("w1",))).text.split() == words, "visible_tokens changed plain words"
+    )
 
 
 FIELDS: Mapping[str, Callable[[Asker], None]] = {
@@ -229,7 +232,7 @@ FIELDS: Mapping[str, Callable[[Asker], None]] = {
     "logprobs": _logprobs,
     "prompt_logprobs": _prompt_logprobs,
     "n": _n,
-    "detokenize, skip_special_tokens": _text,
+    "detokenize, skip_special_tokens, visible_tokens": _text,
 }
 """By the fields each one tries; a test of the kit compares them with `SamplingParams`."""
 

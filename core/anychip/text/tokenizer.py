@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 import tokenizers
 
@@ -43,13 +43,17 @@ class Tokenizer:
         detokenizer = self.stream(skip_special_tokens)
         return "".join([*map(detokenizer.push, token_ids), detokenizer.flush()])
 
-    def stream(self, skip_special_tokens: bool = True, prompt_ids: Sequence[int] = ()) -> IncrementalDetokenizer:
-        """A detokenizer for one output that continues `prompt_ids`."""
+    def stream(
+        self, skip_special_tokens: bool = True, prompt_ids: Sequence[int] = (), visible: Sequence[str] = ()
+    ) -> IncrementalDetokenizer:
+        """A detokenizer for one output that continues `prompt_ids`; `visible` special tokens are not skipped."""
+        skipped = self._special_ids if skip_special_tokens else frozenset()
+        if visible:
+            skipped -= {self.token_to_id(token) for token in visible}
         if self._byte_rule is not None:
-            read = self._visible_bytes if skip_special_tokens else self._token_bytes
-            return ByteDetokenizer(read, self._byte_rule, prompt_ids)
-        skips = self.is_special if skip_special_tokens else _never
-        return WindowDetokenizer(self._backend_decode(skip_special_tokens), skips, prompt_ids)
+            return ByteDetokenizer(partial(self._visible_bytes, skipped), self._byte_rule, prompt_ids)
+        decode = self._backend_decode(skip_special_tokens and not visible)
+        return WindowDetokenizer(decode, skipped.__contains__, prompt_ids)
 
     def id_to_token(self, token_id: int) -> str | None:
         """The token as the vocabulary spells it; None for an id without one."""
@@ -126,8 +130,8 @@ class Tokenizer:
             known = self._bytes[token_id] = self._spell(token_id)
         return known
 
-    def _visible_bytes(self, token_id: int) -> bytes:
-        return b"" if token_id in self._special_ids else self._token_bytes(token_id)
+    def _visible_bytes(self, skipped: frozenset[int], token_id: int) -> bytes:
+        return b"" if token_id in skipped else self._token_bytes(token_id)
 
     def _spell(self, token_id: int) -> bytes:
         token = self.id_to_token(token_id)
@@ -143,8 +147,3 @@ class Tokenizer:
             return text
 
         return decode
-
-
-def _never(token_id: int) -> bool:
-    del token_id
-    return False

@@ -1,0 +1,1 @@
+"""What a model's text means: reasoning, tool calls and content, one file a family of formats."""
