@@ -23,6 +23,7 @@ LAYER_0 = (
     "errors",
     "llm",
     "log",
+    "pooling_params",
     "progress",
     "sampling_params",
     "version",

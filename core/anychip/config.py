@@ -22,6 +22,8 @@ ENV_PREFIX = "ANYCHIP_"
 LoadFormat = Literal["auto", "safetensors", "gguf", "dummy"]
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 Policy = Literal["fcfs", "priority"]
+TaskChoice = Literal["auto", "generate", "embed", "classify"]
+PoolingChoice = Literal["auto", "mean", "cls", "last"]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -34,6 +36,10 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Branch, tag or commit of a Hugging Face id."""
     tokenizer: str | None = None
     """Where the tokenizer lies, if not with the model."""
+    task: TaskChoice = "auto"
+    """What the model is loaded for; `auto` goes by its architecture and by the files of sentence-transformers."""
+    pooling: PoolingChoice = "auto"
+    """How an embedding is made of a text's hidden states; `auto` takes what the model's files say."""
     skip_tokenizer_init: bool = False
     """Take and give token ids only."""
     load_format: LoadFormat = "auto"

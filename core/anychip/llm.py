@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from anychip.config import EngineConfig, calm_own_threads, make_config
 from anychip.engine.collect import Collected, Collector
 from anychip.engine.engine import Engine
-from anychip.engine.input import InputProcessor, Prompt, default_sampling, model_tokenizer
+from anychip.engine.input import InputProcessor, PreparedRequest, Prompt, default_sampling, model_tokenizer
 from anychip.engine.messages import Abort
-from anychip.engine.outputs import RequestOutput
+from anychip.engine.outputs import (
+    ClassificationOutput,
+    Delta,
+    EmbeddingOutput,
+    Pooled,
+    PooledRequestOutput,
+    PoolingOutput,
+    RequestOutput,
+    ScoringOutput,
+)
+from anychip.engine.pooling import Pair, Vector, VectorInputs, as_pairs
 from anychip.engine.results import Gathered
 from anychip.errors import RequestError, UserError
 from anychip.log import setup_logging
+from anychip.plugin.tasks import Task
+from anychip.pooling_params import PoolingParams
 from anychip.progress import LoadProgress, RequestProgress
 from anychip.sampling_params import SamplingParams
 
@@ -40,6 +52,7 @@ class LLM:
         source = self.engine.source
         self.tokenizer = model_tokenizer(config, source)
         self._inputs = InputProcessor(source, self.tokenizer, self.engine.info, config.seed)
+        self._vectors = VectorInputs(source, self._inputs)
         self._defaults = default_sampling(config, source)
         self._collector = Collector()
         self._count = 0
@@ -89,6 +102,65 @@ class LLM:
         ]
         return self._run(prompts, self._each(sampling_params, len(prompts)), None, use_tqdm, add_special_tokens=False)
 
+    def embed(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        pooling_params: PoolingParams | None = None,
+        use_tqdm: bool = True,
+        prompt_name: str | None = None,
+    ) -> list[PooledRequestOutput[EmbeddingOutput]]:
+        """The embedding of each text. `prompt_name` names one of the prefixes that the model's files give."""
+        params = pooling_params or PoolingParams()
+        found = self._pool(_as_list(prompts), params, "embed", use_tqdm, prompt_name)
+        finish = self._vectors.embedding
+        return [_pooled(one, EmbeddingOutput(finish(vector, params).tolist())) for one, vector in found]
+
+    def classify(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        pooling_params: PoolingParams | None = None,
+        use_tqdm: bool = True,
+    ) -> list[PooledRequestOutput[ClassificationOutput]]:
+        """A probability for each of the model's labels, for each text."""
+        params = pooling_params or PoolingParams()
+        found = self._pool(_as_list(prompts), params, "classify", use_tqdm)
+        finish = self._vectors.activated
+        return [_pooled(one, ClassificationOutput(finish(vector, params).tolist())) for one, vector in found]
+
+    def score(
+        self,
+        data_1: str | Sequence[str],
+        data_2: str | Sequence[str],
+        pooling_params: PoolingParams | None = None,
+        use_tqdm: bool = True,
+    ) -> list[PooledRequestOutput[ScoringOutput]]:
+        """How well texts go together: one with each of `data_2`, or each with its counterpart."""
+        params = pooling_params or PoolingParams()
+        pairs = as_pairs(data_1, data_2)
+        if self._vectors.scores_pairs:
+            found = self._pool(pairs, params, "score", use_tqdm)
+            finish = self._vectors.activated
+            return [_pooled(one, ScoringOutput(float(finish(vector, params)[0]))) for one, vector in found]
+        found = self._pool([each for pair in pairs for each in (pair.first, pair.second)], params, "score", use_tqdm)
+        similar = self._vectors.similarity
+        return [
+            _pooled(two, ScoringOutput(similar(left, right)))
+            for (_, left), (two, right) in zip(found[::2], found[1::2], strict=True)
+        ]
+
+    def encode(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        pooling_params: PoolingParams | None = None,
+        use_tqdm: bool = True,
+    ) -> list[PooledRequestOutput[PoolingOutput]]:
+        """What the model makes of each text: an embedding, or its labels' values."""
+        params = pooling_params or PoolingParams()
+        embeds = "embed" in self.engine.info.tasks
+        finish = self._vectors.embedding if embeds else self._vectors.activated
+        found = self._pool(_as_list(prompts), params, "embed" if embeds else "classify", use_tqdm)
+        return [_pooled(one, PoolingOutput(finish(vector, params))) for one, vector in found]
+
     def close(self) -> None:
         """Give back the device; harmless when done before."""
         if not self._closed:
@@ -110,6 +182,38 @@ class LLM:
             raise RequestError(f"{count} prompts came with {len(params)} sampling_params.", "sampling_params")
         return list(params)
 
+    def _pool(
+        self,
+        prompts: Sequence[Prompt | Pair],
+        params: PoolingParams,
+        task: Task,
+        show: bool,
+        prompt_name: str | None = None,
+    ) -> list[tuple[Collected, Vector]]:
+        """A raw vector for each prompt."""
+        self._check_open()
+        prepared = [self._vectors.prepare(prompt, params, task, prompt_name=prompt_name) for prompt in prompts]
+        requests = self._collect(prepared)
+        vectors: dict[Collected, Vector] = {}
+
+        def take(collected: Collected, delta: Delta) -> None:
+            if delta.vector is None:
+                raise RequestError(delta.error or "The request was aborted.")
+            vectors[collected] = delta.vector
+
+        self._drive(requests, take, show)
+        return [(collected, vectors[collected]) for collected in requests]
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UserError("This LLM was closed.", "Make a new one.")
+
+    def _collect(self, prepared: Sequence[PreparedRequest]) -> list[Collected]:
+        """Requests with their numbers."""
+        requests = [Collected(str(self._count + place), ready, self.tokenizer) for place, ready in enumerate(prepared)]
+        self._count += len(requests)
+        return requests
+
     def _run(
         self,
         prompts: list[Prompt],
@@ -118,24 +222,26 @@ class LLM:
         show: bool,
         add_special_tokens: bool,
     ) -> list[RequestOutput]:
-        if self._closed:
-            raise UserError("This LLM was closed.", "Make a new one.")
+        self._check_open()
         if priority is not None and len(priority) != len(prompts):
             raise RequestError(f"{len(prompts)} prompts came with {len(priority)} priorities.", "priority")
         prepared = [
             self._inputs.prepare(prompt, each, priority=rank, add_special_tokens=add_special_tokens)
             for prompt, each, rank in zip(prompts, params, priority or [0] * len(prompts), strict=True)
         ]
-        requests = [Collected(str(self._count + place), ready, self.tokenizer) for place, ready in enumerate(prepared)]
-        self._count += len(requests)
+        requests = self._collect(prepared)
         gathered = {collected: Gathered(collected) for collected in requests}
-        try:
-            self._drive(requests, gathered, show)
-        finally:
-            self._abandon(requests)
+        self._drive(requests, lambda collected, delta: gathered[collected].add(delta), show)
         return [gathered[collected].output() for collected in requests]
 
-    def _drive(self, requests: list[Collected], gathered: dict[Collected, Gathered], show: bool) -> None:
+    def _drive(self, requests: list[Collected], take: Callable[[Collected, Delta], None], show: bool) -> None:
+        """Run requests to their ends; nothing is left running, also when the caller was interrupted."""
+        try:
+            self._step_until_done(requests, take, show)
+        finally:
+            self._abandon(requests)
+
+    def _step_until_done(self, requests: list[Collected], take: Callable[[Collected, Delta], None], show: bool) -> None:
         for collected in requests:
             self._collector.open(collected)
             for submit in collected.prepared.submits:
@@ -149,11 +255,10 @@ class LLM:
                     for collected in touched:
                         deltas = collected.take()
                         for delta in deltas:
-                            gathered[collected].add(delta)
+                            take(collected, delta)
                         progress.advance(sum(len(delta.token_ids) for delta in deltas), collected.open == 0)
 
     def _abandon(self, requests: list[Collected]) -> None:
-        """Leave nothing running, also when the caller was interrupted."""
         left = tuple(handle for collected in requests for handle in self._collector.close(collected))
         if left:
             self.engine.handle(Abort(left))
@@ -166,3 +271,8 @@ def _as_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
         return [prompts]
     items: list[Any] = list(prompts)
     return [items] if items and isinstance(items[0], int) else items
+
+
+def _pooled(collected: Collected, outputs: Pooled) -> PooledRequestOutput[Pooled]:
+    prompt = collected.prepared.token_ids
+    return PooledRequestOutput(collected.request_id, outputs, prompt, collected.num_cached_tokens)

@@ -21,6 +21,7 @@ from anychip.engine.messages import (
     Stats,
     StepOutputs,
     Submit,
+    Vectors,
     decode_from_engine,
     decode_to_engine,
     encode,
@@ -58,6 +59,7 @@ TO_ENGINE = [
         priority=-3,
         cache_salt="\N{SNOWMAN}",
     ),
+    Submit(handle=1, prompt=IDS, sampling=SAMPLING, max_tokens=1, pool=True, second_text=2),
     Abort((1, 2)),
     Abort(()),
     ResetPrefixCache(),
@@ -104,6 +106,7 @@ FROM_ENGINE = [
                 b"",
             ),
         ),
+        vectors=Vectors(np.array([2**40], np.int64).tobytes(), IDS),
         stats=Stats(1, 2, 3, 4, 5, 6, 7, 8, 9),
     ),
 ]
@@ -122,7 +125,7 @@ def test_what_comes_from_the_engine_survives(message):
 
 def test_no_message_is_left_out():
     structs = {one for one in vars(messages).values() if isinstance(one, type) and one.__module__ == messages.__name__}
-    nested = {Scheduled, Finished, LogprobRows, Stats}
+    nested = {Scheduled, Finished, LogprobRows, Stats, Vectors}
     assert structs == {type(one) for one in [*TO_ENGINE, *FROM_ENGINE]} | nested
 
 

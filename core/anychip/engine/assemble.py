@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anychip.engine.batch import PENDING, SAMPLE, Batch, Int32
+from anychip.engine.batch import PENDING, Batch, Int32
 from anychip.engine.request import Rows
 
 
@@ -20,7 +20,7 @@ class StepRecord:
     ends: Int32
     """[R] tokens of each row in the cache once the step is done."""
     sampled: Int32
-    """[S] rows that sample, in batch order."""
+    """[S] rows that sample, or pool, in batch order."""
     positions: Int32
     """[S] index in the row's tokens of what it samples."""
 
@@ -40,7 +40,7 @@ def assemble(
     np.cumsum(counts, out=query_start[1:])
     token_rows, positions = _token_positions(rows, counts, starts, query_start)
     sampled, sampled_at, logits_at = _sampling(state, rows, ends, query_start[1:] - 1)
-    targets = np.full(len(logits_at), SAMPLE, np.int32)
+    targets = state.targets[sampled]
     if state.scoring:
         logits_at, targets = _add_scored(state, rows, starts, ends, query_start, logits_at, targets)
     width = (int(ends.max()) + block_size - 1) // block_size
@@ -59,6 +59,17 @@ def assemble(
     record = StepRecord(step, rows, ends, sampled, sampled_at)
     _advance(state, record)
     return batch, record
+
+
+def share(rows: Int32, gap: Int32, budget: int) -> tuple[Int32, Int32]:
+    """Rows that run and how many tokens each computes; long prompts take what single tokens leave of the budget."""
+    if len(rows) <= budget and (gap == 1).all():
+        return rows, gap
+    order = np.argsort(gap > 1, kind="stable")
+    rows, gap = rows[order], gap[order]
+    before = np.cumsum(gap) - gap
+    counts = np.minimum(gap, np.maximum(budget - before, 0)).astype(np.int32)
+    return rows[counts > 0], counts[counts > 0]
 
 
 def _sampling(state: Rows, rows: Int32, ends: Int32, last: Int32) -> tuple[Int32, Int32, Int32]:

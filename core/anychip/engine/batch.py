@@ -16,6 +16,9 @@ Float32 = npt.NDArray[np.float32]
 SAMPLE = -1
 """In `Batch.targets`: sample a token here rather than score one."""
 
+POOL = -2
+"""In `Batch.targets`: the row's prompt is complete here, so bring back its pooled vector."""
+
 PENDING = -1
 """In `Batch.token_ids`: this row's newest token, which is still on the device."""
 
@@ -64,6 +67,8 @@ class AdmittedRow:
     prompt_token_ids: Int32 | None = None
     output_token_ids: Int32 | None = None
     adapter: str | None = None
+    second_text: int | None = None
+    """Position at which the second of two texts begins, for models that tell them apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +105,7 @@ class Batch:
     logits_at: Int32
     """[L] ascending indices into the T tokens."""
     targets: Int32
-    """[L] SAMPLE, or the token to score."""
+    """[L] SAMPLE, POOL, or the token to score."""
     num_single: int = 0
     """How many of the first rows bring exactly one token."""
     admitted: tuple[AdmittedRow, ...] = ()
@@ -143,6 +148,14 @@ class PromptLogprobs:
     logprobs: Logprobs
 
 
+@dataclass(frozen=True, slots=True)
+class Pooled:
+    """Vectors of rows whose prompts are complete: `vectors` [P, W] float32, one for each of `rows` [P]."""
+
+    rows: Int32
+    vectors: Float32
+
+
 def _no_rows() -> Int32:
     return np.zeros(0, np.int32)
 
@@ -160,5 +173,6 @@ class StepResult:
     logprobs: Logprobs | None = None
     """For all N tokens, when any row asked."""
     prompt_logprobs: PromptLogprobs | None = None
+    pooled: Pooled | None = None
     errors: dict[int, str] = field(default_factory=dict)
     """Rows that failed, each with a sentence; the others are good."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+import numpy.typing as npt
 
 from anychip.engine.input import PreparedRequest
-from anychip.engine.messages import Finished, FinishReason, LogprobRows, StepOutputs
+from anychip.engine.messages import Finished, FinishReason, LogprobRows, StepOutputs, Vectors
 from anychip.engine.outputs import Delta, Logprob, TokenLogprobs
 from anychip.sampling_params import SamplingParams
 from anychip.text.stop import StopChecker
@@ -141,6 +142,7 @@ class Collector:
             if (collected := self._by_handle.get(scheduled.handle)) and collected.choices[scheduled.handle].index == 0:
                 collected.num_cached_tokens, collected.waited = scheduled.cached_tokens, scheduled.waited
         logprobs = self._logprobs(outputs.logprobs)
+        vectors = _vectors(outputs.vectors)
         finished = {ended.handle: ended for ended in outputs.finished}
         touched: dict[Collected, None] = {}
         stopped = []
@@ -149,7 +151,9 @@ class Collector:
             if collected is None:
                 continue
             choice = collected.choices[handle]
-            collected.add(choice.feed(tokens, logprobs.get(handle), finished.get(handle)))
+            delta = choice.feed(tokens, logprobs.get(handle), finished.get(handle))
+            delta.vector = vectors.get(handle)
+            collected.add(delta)
             touched[collected] = None
             if choice.finished:
                 collected.open -= 1
@@ -184,6 +188,14 @@ def _tokens(outputs: StepOutputs, finished: dict[int, Finished]) -> Iterable[tup
         yield handle, []
 
 
+def _vectors(message: Vectors | None) -> dict[int, npt.NDArray[np.float32]]:
+    """Vectors by handle."""
+    if message is None or not message.handles:
+        return {}
+    handles = np.frombuffer(message.handles, np.int64).tolist()
+    return dict(zip(handles, np.frombuffer(message.values, np.float32).reshape(len(handles), -1), strict=True))
+
+
 def _read_logprobs(row: LogprobRows, tokenizer: Tokenizer | None) -> list[TokenLogprobs]:
     ids = np.frombuffer(row.token_ids, np.int32).reshape(-1, row.width).tolist()
     values = np.frombuffer(row.values, np.float32).reshape(-1, row.width).tolist()
@@ -206,4 +218,4 @@ def _join(first: Delta, second: Delta) -> None:
     if second.logprobs is not None:
         first.logprobs = (first.logprobs or []) + second.logprobs
     first.finish_reason, first.stop_reason = second.finish_reason, second.stop_reason
-    first.error = second.error
+    first.error, first.vector = second.error, second.vector

@@ -8,8 +8,8 @@ from itertools import pairwise
 import numpy as np
 
 from anychip.engine.assemble import StepRecord
-from anychip.engine.batch import Int32, Logprobs, StepResult
-from anychip.engine.messages import Finished, LogprobRows
+from anychip.engine.batch import Int32, Logprobs, Pooled, StepResult
+from anychip.engine.messages import Finished, LogprobRows, Vectors
 from anychip.engine.request import Leaving, Rows
 
 
@@ -22,6 +22,7 @@ class Outcome:
     token_ids: bytes = b""
     finished: tuple[Finished, ...] = ()
     logprobs: tuple[LogprobRows, ...] = ()
+    vectors: Vectors | None = None
 
 
 def read_result(state: Rows, record: StepRecord, result: StepResult) -> Outcome:
@@ -29,6 +30,10 @@ def read_result(state: Rows, record: StepRecord, result: StepResult) -> Outcome:
     rows, positions, tokens, keep = _kept(state, record, result)
     state.tokens[rows, positions] = tokens
     finished = [*_errors(state, result), *_ended(state, rows, positions, tokens), *_scored(state, record)]
+    vectors = None
+    if result.pooled is not None:
+        ended, vectors = _pooled(state, result.pooled)
+        finished += ended
     logprobs = [*_sampled_logprobs(state, rows, positions, result.logprobs, keep), *_prompt_logprobs(state, result)]
     return Outcome(
         handles=state.handles[rows].tobytes(),
@@ -36,6 +41,7 @@ def read_result(state: Rows, record: StepRecord, result: StepResult) -> Outcome:
         token_ids=tokens.astype(np.int32, copy=False).tobytes(),
         finished=tuple(finished),
         logprobs=tuple(logprobs),
+        vectors=vectors,
     )
 
 
@@ -86,6 +92,14 @@ def _scored(state: Rows, record: StepRecord) -> list[Finished]:
     only = (state.limit[rows] == state.prompt_length[rows]) & (record.ends >= state.limit[rows] - 1)
     only &= state.leaving[rows] != Leaving.FINISHED
     return [Finished(int(state.handles[row]), "length") for row in rows[only].tolist()]
+
+
+def _pooled(state: Rows, pooled: Pooled) -> tuple[list[Finished], Vectors]:
+    """Sequences whose vector came: they end with it."""
+    keep = state.leaving[pooled.rows] != Leaving.FINISHED
+    handles = state.handles[pooled.rows[keep]]
+    values = np.ascontiguousarray(pooled.vectors[keep], np.float32)
+    return [Finished(handle, "stop") for handle in handles.tolist()], Vectors(handles.tobytes(), values.tobytes())
 
 
 def _errors(state: Rows, result: StepResult) -> list[Finished]:

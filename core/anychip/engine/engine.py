@@ -10,7 +10,8 @@ from anychip.engine.batch import StepResult
 from anychip.engine.locate import locate_model, with_plugin_class
 from anychip.engine.messages import Abort, EngineInfo, ResetPrefixCache, StepOutputs, Submit
 from anychip.engine.scheduler import Policy, Scheduler
-from anychip.engine.sizing import check_attention, plan_cache, resolve_config
+from anychip.engine.sizing import check_attention, check_task, plan_cache, resolve_config
+from anychip.engine.task import model_task
 from anychip.log import logger
 from anychip.plugin.contract import KVPlan, ModelInfo, Pending, Progress, Runner
 from anychip.plugin.registry import Registry
@@ -35,12 +36,14 @@ class Engine:
         try:
             model = self.runner.load(self.source, progress)
             check_attention(model, platform.capabilities)
+            check_task(model, model_task(config, self.source))
             plan = plan_cache(model, self.runner.measure(), config)
             self.runner.start(plan)
         except BaseException:
             self.runner.close()
             raise
-        policy = Policy(config.enable_prefix_caching, config.scheduling_policy == "priority")
+        config = config if not model.pools_all else config.replace("model", enable_prefix_caching=False)
+        policy = Policy(config.enable_prefix_caching, config.scheduling_policy == "priority", model.whole_prompts)
         self.scheduler = Scheduler(plan, policy)
         self.config = config
         device = f"{chosen.found.spec.name}:{chosen.index}"
@@ -99,14 +102,8 @@ def _info(config: EngineConfig, model: ModelInfo, plan: KVPlan, device: str) -> 
     for note in model.notes:
         logger.info("%s", note)
     blocks = min((group.num_blocks for group in plan.groups), default=0)
-    logger.info(
-        "KV cache: %d blocks of %d tokens, %.0f MiB; up to %d tokens a sequence, %.1f sequences of full length",
-        blocks,
-        plan.block_size,
-        plan.bytes / 2**20,
-        plan.max_model_len,
-        blocks * plan.block_size / plan.max_model_len,
-    )
+    if plan.groups:
+        _describe_cache(plan, blocks)
     return EngineInfo(
         max_model_len=plan.max_model_len,
         vocab_size=model.vocab_size,
@@ -119,5 +116,19 @@ def _info(config: EngineConfig, model: ModelInfo, plan: KVPlan, device: str) -> 
         kv_cache_bytes=plan.bytes,
         weight_bytes=model.weight_bytes,
         prefix_caching=config.enable_prefix_caching,
+        tasks=model.tasks,
+        vector_size=model.vector_size,
+        whole_prompts=model.whole_prompts,
         notes=model.notes,
+    )
+
+
+def _describe_cache(plan: KVPlan, blocks: int) -> None:
+    logger.info(
+        "KV cache: %d blocks of %d tokens, %.0f MiB; up to %d tokens a sequence, %.1f sequences of full length",
+        blocks,
+        plan.block_size,
+        plan.bytes / 2**20,
+        plan.max_model_len,
+        blocks * plan.block_size / plan.max_model_len,
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import count
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,15 +18,31 @@ from anychip.engine.batch import RowSampling
 from anychip.engine.messages import EngineInfo, Submit
 from anychip.errors import RequestError
 from anychip.plugin.contract import ModelSource
+from anychip.plugin.tasks import Task
 from anychip.sampling_params import SamplingParams
 from anychip.text.load import load_tokenizer
 from anychip.text.tokenizer import Tokenizer
+from anychip.text.truncate import TokenizedTexts
 
 Prompt = str | Sequence[int] | Mapping[str, Any]
 """Text, token ids, or {"prompt": text} or {"prompt_token_ids": ids}."""
 
 SAMPLING_DEFAULTS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 """Fields that a model's generation_config.json may give a default."""
+
+
+REMEDIES: Mapping[Task, str] = MappingProxyType(
+    {
+        "generate": "Ask for embeddings, labels or scores, or serve a model that generates text.",
+        "embed": "Serve an embedding model, or start with --task embed.",
+        "classify": "Serve a model that has a classification head.",
+        "score": "Serve a cross-encoder with one label, or an embedding model.",
+    }
+)
+"""What to do where a model was loaded for something else."""
+
+_ONE_VECTOR = SamplingParams(max_tokens=0, detokenize=False)
+"""Nothing is sampled after the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +75,7 @@ class InputProcessor:
         add_special_tokens: bool = True,
     ) -> PreparedRequest:
         """Validate one request and cut it into sequences. Raises `RequestError` naming the field."""
+        self.require("generate")
         text, token_ids = self.tokenize(prompt, add_special_tokens)
         self._check_ids(token_ids, "prompt")
         max_tokens = self._max_tokens(len(token_ids), params)
@@ -79,17 +97,44 @@ class InputProcessor:
         )
         return PreparedRequest(text, token_ids, params, submits)
 
+    def prepare_vector(
+        self, texts: TokenizedTexts, text: str | None, *, priority: int = 0, cache_salt: str = ""
+    ) -> PreparedRequest:
+        """A request for the vector of one tokenized prompt. Raises `RequestError`."""
+        self._check_ids(texts.token_ids, "prompt")
+        self._max_tokens(len(texts.token_ids), _ONE_VECTOR)
+        submit = Submit(
+            handle=next(self._handles),
+            prompt=np.array(texts.token_ids, np.int32).tobytes(),
+            sampling=RowSampling(seed=0),
+            max_tokens=1,
+            pool=True,
+            second_text=texts.second,
+            priority=priority,
+            cache_salt=cache_salt,
+        )
+        return PreparedRequest(text, texts.token_ids, _ONE_VECTOR.replace(max_tokens=1), (submit,))
+
     def tokenize(self, prompt: Prompt, add_special_tokens: bool = True) -> tuple[str | None, list[int]]:
         """Text (if the prompt was text) and token ids of a prompt."""
         if isinstance(prompt, Mapping):
-            prompt = self._unwrap(prompt)
+            prompt = self.unwrap(prompt)
         if not isinstance(prompt, str):
             return None, list(prompt)
         if self.tokenizer is None:
             raise RequestError("This model has no tokenizer, so it takes no text.", "prompt", "Send token ids instead.")
         return prompt, self.tokenizer.encode(prompt, add_special_tokens)
 
-    def _unwrap(self, prompt: Mapping[str, Any]) -> str | Sequence[int]:
+    def require(self, task: Task) -> None:
+        """Raise `RequestError` unless the model was loaded for this task."""
+        tasks = self.info.tasks
+        if task not in tasks:
+            raise RequestError(
+                f"This model is loaded to {' and '.join(tasks)}, not to {task}.", "model", REMEDIES.get(task, "")
+            )
+
+    def unwrap(self, prompt: Mapping[str, Any]) -> str | Sequence[int]:
+        """What a prompt given as a dict holds."""
         if set(prompt) == {"prompt"} or set(prompt) == {"prompt_token_ids"}:
             value: str | Sequence[int] = next(iter(prompt.values()))
             return value
@@ -121,7 +166,7 @@ class InputProcessor:
             raise RequestError(
                 f"This model's maximum context length is {limit} tokens, but the prompt has {length} tokens.",
                 "prompt",
-                "Shorten the prompt, or start the server with a larger --max-model-len.",
+                f"Shorten the prompt, or start the server with a larger {self._limiting_flag}.",
             )
         if params.max_tokens is None:
             return limit - length
@@ -133,6 +178,12 @@ class InputProcessor:
                 "Shorten the prompt or lower max_tokens.",
             )
         return params.max_tokens
+
+    @property
+    def _limiting_flag(self) -> str:
+        info = self.info
+        by_step = info.whole_prompts and info.max_model_len == info.max_num_batched_tokens
+        return "--max-num-batched-tokens, because this model computes a prompt whole" if by_step else "--max-model-len"
 
     def _check_params(self, params: SamplingParams) -> None:
         self._check_ids(params.stop_token_ids, "stop_token_ids")

@@ -13,6 +13,7 @@ import numpy as np
 
 from anychip.config import EngineConfig
 from anychip.engine.batch import Int32, RowSampling
+from anychip.plugin.tasks import Task
 
 FinishReason = Literal["stop", "length", "abort", "error"]
 
@@ -37,6 +38,10 @@ class Submit(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     eos_ids: tuple[int, ...] = ()
     priority: int = 0
     """Lower runs first, under the priority policy."""
+    pool: bool = False
+    """Bring back one vector instead of tokens."""
+    second_text: int | None = None
+    """Index of the prompt token with which the second of two texts begins."""
     cache_salt: str = ""
     """Requests with different salts share no cached blocks."""
 
@@ -85,6 +90,10 @@ class EngineInfo(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     kv_cache_bytes: int
     weight_bytes: int
     prefix_caching: bool
+    tasks: tuple[Task, ...] = ("generate",)
+    vector_size: int = 0
+    whole_prompts: bool = False
+    """A prompt runs in one step, so that none may be longer than max_num_batched_tokens."""
     notes: tuple[str, ...] = ()
 
 
@@ -130,6 +139,13 @@ class LogprobRows(msgspec.Struct, frozen=True, array_like=True):
     ranks: bytes
 
 
+class Vectors(msgspec.Struct, frozen=True, array_like=True):
+    """Pooled vectors: `handles` int64, and as many lines of float32 in `values`."""
+
+    handles: bytes = b""
+    values: bytes = b""
+
+
 class Stats(msgspec.Struct, frozen=True, array_like=True):
     """Counters of the scheduler, those ending in `total` since the start."""
 
@@ -159,6 +175,7 @@ class StepOutputs(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     scheduled: tuple[Scheduled, ...] = ()
     finished: tuple[Finished, ...] = ()
     logprobs: tuple[LogprobRows, ...] = ()
+    vectors: Vectors | None = None
     stats: Stats = Stats()
 
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from anychip.engine.messages import FinishReason
 
@@ -32,6 +36,8 @@ class Delta:
     stop_reason: int | str | None = None
     """The stop string or stop token that ended it."""
     error: str = ""
+    vector: npt.NDArray[np.float32] | None = None
+    """[W] the pooled vector, of a request for one."""
 
 
 @dataclass(slots=True)
@@ -59,3 +65,45 @@ class RequestOutput:
     """One a prompt token, None for the first."""
     finished: bool = False
     num_cached_tokens: int = 0
+
+
+@dataclass(slots=True)
+class PoolingOutput:
+    """What the model made of a prompt, as it is: `data` [W]."""
+
+    data: npt.NDArray[np.float32]
+
+
+@dataclass(slots=True)
+class EmbeddingOutput:
+    """The embedding of a text."""
+
+    embedding: list[float]
+
+
+@dataclass(slots=True)
+class ClassificationOutput:
+    """A probability a label, in the order of config.json."""
+
+    probs: list[float]
+
+
+@dataclass(slots=True)
+class ScoringOutput:
+    """How well two texts go together; higher is better."""
+
+    score: float
+
+
+Pooled = TypeVar("Pooled", PoolingOutput, EmbeddingOutput, ClassificationOutput, ScoringOutput)
+
+
+@dataclass(slots=True)
+class PooledRequestOutput(Generic[Pooled]):
+    """One request that asked for a vector."""
+
+    request_id: str
+    outputs: Pooled
+    prompt_token_ids: list[int]
+    num_cached_tokens: int = 0
+    finished: bool = True

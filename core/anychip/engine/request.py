@@ -10,7 +10,7 @@ from enum import IntEnum
 import numpy as np
 
 from anychip.cache.prefix import BlockHash, root_hash
-from anychip.engine.batch import AdmittedRow, Int32, RowSampling
+from anychip.engine.batch import POOL, SAMPLE, AdmittedRow, Int32, RowSampling
 from anychip.engine.messages import Submit
 
 
@@ -23,7 +23,7 @@ class Request:
     """Prompt and the output so far; all that is known."""
     prompt_length: int
     limit: int
-    """Tokens it owns at most: prompt and max_tokens."""
+    """Tokens it owns at most: prompt and max_tokens. A vector counts as one."""
     sampling: RowSampling
     stop_ids: tuple[int, ...]
     eos_ids: tuple[int, ...]
@@ -31,6 +31,8 @@ class Request:
     priority: int
     arrival: int
     """Number of the request, in the order they came."""
+    pool: bool = False
+    second_text: int | None = None
     arrived: float = field(default_factory=time.monotonic)
     chain: list[BlockHash] = field(default_factory=list)
     """Hashes of its full blocks, as far as computed."""
@@ -55,6 +57,8 @@ class Request:
             root=root_hash(message.cache_salt),
             priority=message.priority if priority else 0,
             arrival=arrival,
+            pool=message.pool,
+            second_text=message.second_text,
         )
 
     @property
@@ -77,6 +81,7 @@ class Request:
             prompt_length=self.prompt_length,
             prompt_token_ids=self.tokens[: self.prompt_length].copy() if history else None,
             output_token_ids=self.tokens[self.prompt_length :].copy() if history else None,
+            second_text=self.second_text,
         )
 
 
@@ -110,6 +115,8 @@ class Rows:
         """Tokens from the start whose next one was scored."""
         self.handles = np.zeros(rows, np.int64)
         self.stop_ids: Int32 = np.full((rows, 1), -1, np.int32)
+        self.targets: Int32 = np.full(rows, SAMPLE, np.int32)
+        """What a row wants at its newest token: SAMPLE or POOL."""
         self.requests: list[Request | None] = [None] * rows
         self.free = list(range(rows))
         self.num_left = 0
@@ -139,6 +146,7 @@ class Rows:
         self.leaving[row] = Leaving.NO
         self.handles[row] = request.handle
         self.scored[row] = request.scored
+        self.targets[row] = POOL if request.pool else SAMPLE
         if request.sampling.prompt_logprobs is not None and request.scored < request.prompt_length - 1:
             self.scoring.add(row)
         if request.limit == request.prompt_length:

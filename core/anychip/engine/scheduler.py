@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from anychip.cache.manager import CacheManager
 from anychip.cache.prefix import BlockHash
-from anychip.engine.assemble import StepRecord, assemble
+from anychip.engine.assemble import StepRecord, assemble, share
 from anychip.engine.batch import AdmittedRow, Batch, Int32, StepResult
 from anychip.engine.commit import Outcome, computed, read_result
 from anychip.engine.messages import Finished, FinishReason, Scheduled, Stats, StepOutputs, Submit
@@ -31,6 +31,7 @@ class Policy:
 
     prefix_caching: bool = True
     by_priority: bool = False
+    whole_prompts: bool = False
 
 
 class Scheduler:
@@ -79,7 +80,8 @@ class Scheduler:
     def add(self, message: Submit) -> None:
         """Queue a sequence. The client has checked that it fits `max_model_len`."""
         request = Request.of(message, self._arrivals, self.policy.by_priority)
-        assert len(request.tokens) > 0 and request.limit <= self.plan.max_model_len, "the client let a bad length pass"
+        longest = self.plan.max_model_len + request.pool  # a vector takes no position
+        assert len(request.tokens) > 0 and request.limit <= longest, "the client let a bad length pass"
         self._arrivals += 1
         self.requests[request.handle] = request
         self.waiting.push(request)
@@ -153,7 +155,7 @@ class Scheduler:
         """Rows already running and how many tokens each computes; what is left of the budget."""
         state, active = self.rows, self._active
         gap = np.minimum(state.num_tokens[active], state.limit[active] - 1) - state.num_computed[active]
-        rows, counts = _share(active, gap, self.plan.max_num_batched_tokens)
+        rows, counts = share(active, gap, self.plan.max_num_batched_tokens)
         lacking = self.cache.lacking(rows, state.num_computed[rows] + counts)
         if len(lacking):
             runs = self._make_room(rows, counts, lacking)
@@ -202,7 +204,7 @@ class Scheduler:
             if self.reuse.is_coming(request, len(reused)):
                 deferred.append(request)
                 continue
-            if not self._fits(request, reused):
+            if not self._fits(request, reused, budget):
                 deferred.append(request)
                 break
             row = self._take_up(request, reused)
@@ -217,8 +219,10 @@ class Scheduler:
             self._sort_active(rows)
         return admitted, rows, counts
 
-    def _fits(self, request: Request, reused: list[BlockHash]) -> bool:
+    def _fits(self, request: Request, reused: list[BlockHash], budget: int) -> bool:
         """Whether there are blocks for all its tokens; beside running rows, a hundredth stays free for them to grow."""
+        if self.policy.whole_prompts and len(request.tokens) > budget:
+            return False
         needed = self.cache.blocks_for(len(request.tokens)) - len(reused)
         reserve = self.cache.num_usable_each // 100 if len(self._active) else 0
         return self.cache.free_after_reuse(reused) >= needed + reserve
@@ -282,18 +286,8 @@ class Scheduler:
             token_start=outcome.token_start,
             token_ids=outcome.token_ids,
             logprobs=outcome.logprobs,
+            vectors=outcome.vectors,
             scheduled=scheduled,
             finished=finished,
             stats=self.stats,
         )
-
-
-def _share(rows: Int32, gap: Int32, budget: int) -> tuple[Int32, Int32]:
-    """Rows that run and how many tokens each computes; long prompts take what single tokens leave of the budget."""
-    if len(rows) <= budget and (gap == 1).all():
-        return rows, gap
-    order = np.argsort(gap > 1, kind="stable")
-    rows, gap = rows[order], gap[order]
-    before = np.cumsum(gap) - gap
-    counts = np.minimum(gap, np.maximum(budget - before, 0)).astype(np.int32)
-    return rows[counts > 0], counts[counts > 0]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from anychip.config import EngineConfig
 from anychip.errors import UserError
 from anychip.plugin.contract import Capabilities, KVGroup, KVPlan, KVSpec, Memory, ModelInfo
+from anychip.plugin.tasks import Task
 
 MEBIBYTE = 2**20
 
@@ -42,6 +43,14 @@ def check_attention(info: ModelInfo, capabilities: Capabilities) -> None:
         )
 
 
+def check_task(info: ModelInfo, task: Task) -> None:
+    """Raise `UserError` if a runner loaded the model for something else than `task`."""
+    if task not in info.tasks:
+        raise UserError(
+            f"This platform runs the model to {' and '.join(info.tasks)}, not to {task}.", "Choose another --device."
+        )
+
+
 def plan_cache(info: ModelInfo, memory: Memory, config: EngineConfig) -> KVPlan:
     """How many blocks each KV group gets, and the longest sequence they hold.
 
@@ -50,12 +59,7 @@ def plan_cache(info: ModelInfo, memory: Memory, config: EngineConfig) -> KVPlan:
     assert config.block_size and config.max_num_batched_tokens and config.memory_utilization, "the config is unresolved"
     groups = group_layers(info.kv_specs)
     block_bytes = config.block_size * sum(spec.bytes_per_token * len(layers) for spec, layers in groups)
-    longest = min(config.max_model_len or info.max_model_len, info.max_model_len)
-    if config.max_model_len and config.max_model_len > info.max_model_len:
-        raise UserError(
-            f"--max-model-len {config.max_model_len} exceeds the {info.max_model_len} positions of the model.",
-            f"Use --max-model-len {info.max_model_len} or less.",
-        )
+    longest = _longest(info, config)
     budget = config.kv_cache_memory_bytes or int(memory.free * config.memory_utilization)
     blocks = _count_blocks(budget, block_bytes, longest, config)
     fitting = (blocks - 1) * config.block_size
@@ -68,6 +72,26 @@ def plan_cache(info: ModelInfo, memory: Memory, config: EngineConfig) -> KVPlan:
         max_model_len=longest,
         max_num_batched_tokens=config.max_num_batched_tokens,
     )
+
+
+def _longest(info: ModelInfo, config: EngineConfig) -> int:
+    """Most tokens of a sequence, memory apart."""
+    asked, budget = config.max_model_len, config.max_num_batched_tokens
+    if asked and asked > info.max_model_len:
+        raise UserError(
+            f"--max-model-len {asked} exceeds the {info.max_model_len} positions of the model.",
+            f"Use --max-model-len {info.max_model_len} or less.",
+        )
+    longest = asked or info.max_model_len
+    assert budget, "the config is unresolved"
+    if not info.whole_prompts or longest <= budget:
+        return longest
+    if asked:
+        raise UserError(
+            f"A prompt of {asked} tokens does not fit in a step of {budget}, and this model computes a prompt whole.",
+            f"Use --max-num-batched-tokens {asked}, or a smaller --max-model-len.",
+        )
+    return budget
 
 
 def group_layers(specs: Sequence[KVSpec]) -> list[tuple[KVSpec, tuple[int, ...]]]:

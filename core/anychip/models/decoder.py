@@ -120,6 +120,7 @@ class DecoderModel(Model):
         super().__init__(config, ops, dtype)
         shape = self.read(config)
         self.vocab_size, self.max_model_len = shape.vocab_size, shape.rope.max_model_len
+        self.hidden_size = shape.hidden_size
         self.kv_specs = tuple(kv_spec(shape, window, dtype) for window in shape.windows)
         self.model = DecoderStack(shape, ops, dtype, min(max_model_len or self.max_model_len, self.max_model_len))
         self.lm_head = Linear(ops, shape.hidden_size, {"lm_head": shape.vocab_size}, dtype, bias=False)
@@ -139,6 +140,11 @@ class DecoderModel(Model):
         """See `Model.forward`."""
         hidden: torch.Tensor = self.model(token_ids, step)
         return hidden
+
+    def drop_output(self) -> None:
+        """See `Model.drop_output`."""
+        del self.lm_head
+        self.ties = {}
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """See `Model.logits`."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
+from torch import nn
 
 from anychip.models.fallback_attention import STEP, PagedStep
 from anychip.models.fallback_module import ParametersOnMeta, build, head_of, keep_wide, read_config, tied_layers
@@ -35,6 +36,7 @@ class FallbackModel(Model):
         shape = probe(config, dtype)
         self.kv_specs = shape.kv_specs(str(dtype).removeprefix("torch."))
         self.vocab_size, self.max_model_len = shape.vocab_size, shape.max_model_len
+        self.hidden_size = shape.hidden_size
         self.module = build(read_config(config), dtype, ParametersOnMeta(), ops, experts=None)
         keep_wide(self.module)
         self.ties = {self.root + path: self.root + owner for path, owner in tied_layers(self.module)}
@@ -51,6 +53,14 @@ class FallbackModel(Model):
         output = self.module.base_model(input_ids=token_ids.unsqueeze(0), position_ids=row, use_cache=False, **options)
         hidden: torch.Tensor = output.last_hidden_state[0]
         return hidden
+
+    def drop_output(self) -> None:
+        """See `Model.drop_output`."""
+        output = self.module.get_output_embeddings()
+        path = next(path for path, layer in self.module.named_modules() if layer is output)
+        parent, _, name = path.rpartition(".")
+        setattr(self.module.get_submodule(parent), name, nn.Identity())
+        self.ties = {}
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """The model's own head, with what it does to logits. See `Model.logits`."""

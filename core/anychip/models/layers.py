@@ -1,4 +1,4 @@
-"""What every decoder is made of. Weights are born on the meta device and carry the names they have in checkpoints."""
+"""What models are made of. Weights are born on the meta device and carry the names they have in checkpoints."""
 
 from __future__ import annotations
 
@@ -54,6 +54,21 @@ class Norm(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """[.., H] -> [.., H]."""
         return self.ops.rms_norm(x, self.weight, self.eps)
+
+
+class LayerNorm(nn.Module):
+    """Normalization by mean and variance, of a sum."""
+
+    def __init__(self, ops: Ops, size: int, eps: float, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.ops = ops
+        self.eps = eps
+        self.weight = empty_parameter(size, dtype=dtype)
+        self.bias = empty_parameter(size, dtype=dtype)
+
+    def forward(self, x: torch.Tensor, residual: torch.Tensor | None = None) -> torch.Tensor:
+        """x + residual, normalized. [T, H] -> [T, H]."""
+        return self.ops.layer_norm(x, residual, self.weight, self.bias, self.eps)
 
 
 class Embedding(nn.Module):

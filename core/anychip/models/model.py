@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
+from anychip.errors import UserError
+from anychip.models.layers import Linear
 from anychip.models.step import StepContext
 from anychip.ops.op import OpSpec
 from anychip.ops.parts import Ops
 from anychip.plugin.contract import KVSpec
+from anychip.plugin.tasks import PoolingKind
 
 
 class Model(nn.Module, ABC):
-    """A causal language model over ragged tokens. Built on the meta device; `load_weights` brings it to a real one.
+    """A language model over ragged tokens. Built on the meta device; `load_weights` brings it to a real one.
 
     Raises `UserError` for a config that the family cannot run.
     """
@@ -30,6 +33,15 @@ class Model(nn.Module, ABC):
     """What the path of a module has before the name that the checkpoint gives it."""
     ties: Mapping[str, str]
     """Modules that share their weight with another: path of a Linear -> path of the module that owns it."""
+    hidden_size: int = 0
+    generates: ClassVar[bool] = True
+    """Whether it has `logits`; an encoder has not."""
+    tells_texts_apart: bool = False
+    """Whether `forward` reads `StepContext.text_ids`."""
+    embedding_pooling: ClassVar[PoolingKind] = "last"
+    """How its hidden states become an embedding unless its files say otherwise."""
+    label_pooling: ClassVar[PoolingKind] = "last"
+    """Which hidden state its classification head reads."""
 
     @abstractmethod
     def __init__(
@@ -47,9 +59,17 @@ class Model(nn.Module, ABC):
     def forward(self, token_ids: torch.Tensor, positions: torch.Tensor, step: StepContext) -> torch.Tensor:
         """Hidden states [T, H] of token_ids [T] at positions [T], after the last norm; writes the caches."""
 
-    @abstractmethod
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """[L, H] -> [L, V], in the model's dtype."""
+        raise AssertionError("a model that generates nothing was asked for logits")
+
+    def drop_output(self) -> None:
+        """Forget what `logits` needs, before weights are there: only hidden states are wanted."""
+        raise UserError("This model can only generate.", "Leave --task out.")
+
+    def label_head(self, ops: Ops, dtype: torch.dtype, labels: int) -> nn.Module:
+        """The classification head, [P, H] -> [P, labels], its parts named as in checkpoints."""
+        return ScoreHead(ops, self.hidden_size, dtype, labels)
 
     def translate(self, stream: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
         """Names and layouts of the checkpoint -> those of the modules; by default they are the same.
@@ -62,3 +82,16 @@ class Model(nn.Module, ABC):
     def is_superfluous(self, name: str) -> bool:
         """Whether a checkpoint tensor that has no place may be passed over."""
         return False
+
+
+class ScoreHead(nn.Module):
+    """The head of a decoder that classifies: one matrix."""
+
+    def __init__(self, ops: Ops, hidden_size: int, dtype: torch.dtype, labels: int) -> None:
+        super().__init__()
+        self.score = Linear(ops, hidden_size, {"score": labels}, dtype, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """[P, H] -> [P, labels]."""
+        labels: torch.Tensor = self.score(x)
+        return labels

@@ -12,10 +12,15 @@ from anychip.models.model import Model
 
 MODELS: Mapping[str, str] = MappingProxyType(
     {
+        "bert": "anychip.models.bert:BertModel",
+        "camembert": "anychip.models.roberta:RobertaModel",
+        "distilbert": "anychip.models.distilbert:DistilBertModel",
         "llama": "anychip.models.llama:LlamaModel",
         "mistral": "anychip.models.mistral:MistralModel",
         "qwen2": "anychip.models.qwen2:Qwen2Model",
         "qwen3": "anychip.models.qwen3:Qwen3Model",
+        "roberta": "anychip.models.roberta:RobertaModel",
+        "xlm-roberta": "anychip.models.roberta:RobertaModel",
     }
 )
 """Families written for anychip, by `model_type`."""

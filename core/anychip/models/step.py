@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from anychip.ops.ragged import Ragged
+
 
 @dataclass(frozen=True, slots=True)
 class StepContext:
@@ -17,4 +19,8 @@ class StepContext:
     plans: tuple[Any, ...]
     """By layer index: what `plan_attention` returned for the layer's group."""
     caches: tuple[Any, ...]
-    """By layer index: what `new_cache` returned."""
+    """By layer index: what `new_cache` returned; None for a layer that caches nothing."""
+    ragged: Ragged | None = None
+    """Which tokens belong to one row, for layers without a cache."""
+    text_ids: torch.Tensor | None = None
+    """[T] int32, 1 for a token of the second of two texts, else 0; for a model that `tells_texts_apart`."""

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from anychip.ops.attention import AttentionInputs
 from anychip.ops.op import Binding
+from anychip.ops.ragged import Ragged
 from anychip.plugin.contract import KVSpec
 from anychip.sample.op import Greedy, Sample
 from anychip.weights.weight import Weight
@@ -31,6 +32,7 @@ class Parts:
 
     rms_norm: Callable[[Tensor, Tensor, float], Tensor]
     add_rms_norm: Callable[[Tensor, Tensor, Tensor, float], tuple[Tensor, Tensor]]
+    layer_norm: Callable[[Tensor, Tensor | None, Tensor, Tensor, float], Tensor]
     silu_mul: Callable[[Tensor], Tensor]
     gelu_mul: Callable[[Tensor, str], Tensor]
     rope: Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -41,6 +43,7 @@ class Parts:
     plan_attention: Callable[[AttentionInputs, KVSpec, int], Any]
     kv_write: Callable[[Tensor, Tensor, Any, Any], None]
     paged_attention: PagedAttention
+    ragged_attention: Callable[[Tensor, Tensor, Tensor, Ragged, float], Tensor]
     greedy: Greedy
     sample: Sample
 

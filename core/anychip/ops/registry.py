@@ -12,6 +12,7 @@ from anychip.ops.composite_cases import gated_mlp_cases, norm_linear_cases, qk_n
 from anychip.ops.linear import LINEAR_OPS
 from anychip.ops.norm import NORM_OPS
 from anychip.ops.op import Op
+from anychip.ops.ragged import RAGGED_OPS
 from anychip.ops.rope import ROPE_OPS
 from anychip.sample.op import SAMPLE_OPS
 
@@ -36,7 +37,7 @@ COMPOSITE_OPS = (
 )
 
 _ALL = (
-    *NORM_OPS, *ACTIVATION_OPS, *ROPE_OPS, *LINEAR_OPS, *ATTENTION_OPS, *SAMPLE_OPS, *COMPOSITE_OPS,
+    *NORM_OPS, *ACTIVATION_OPS, *ROPE_OPS, *LINEAR_OPS, *ATTENTION_OPS, *RAGGED_OPS, *SAMPLE_OPS, *COMPOSITE_OPS,
 )  # fmt: skip
 
 OPS: Mapping[str, Op] = MappingProxyType({op.name: op for op in _ALL})

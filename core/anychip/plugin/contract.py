@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from anychip.engine.batch import Batch, StepResult
 from anychip.plugin.communicator import Communicator
+from anychip.plugin.tasks import SentenceFiles, Task
 
 if TYPE_CHECKING:
     from anychip.config import EngineConfig
@@ -91,13 +92,17 @@ class Plane:
 
 @dataclass(frozen=True, slots=True)
 class KVSpec:
-    """What one layer caches. Layers with equal specs share a group, a block table and lengths."""
+    """What one layer caches. Layers with equal specs share a group, a block table and lengths.
+
+    A layer of kind `none` caches nothing: it sees the step's own tokens only, as in an encoder.
+    """
 
     kind: AttentionKind
     planes: tuple[Plane, ...]
     window: int | None = None
     """Tokens a sliding layer sees, the current one included."""
     causal: bool = True
+    """Whether a token sees none after it; if not, a prompt has to run whole in one step."""
 
     @property
     def bytes_per_token(self) -> int:
@@ -146,6 +151,17 @@ class ModelInfo:
     dtype: str = "float32"
     notes: tuple[str, ...] = ()
     """Lines for the start-up log: what fell back, which library is in use."""
+    tasks: tuple[Task, ...] = ("generate",)
+    """What it can be asked for."""
+    vector_size: int = 0
+    """Values of a pooled vector: an embedding's dimensions, a classifier's labels; 0 if it generates."""
+    pools_all: bool = False
+    """Whether a vector needs every token of its prompt computed, so that no cached prefix may stand in for some."""
+
+    @property
+    def whole_prompts(self) -> bool:
+        """Whether a prompt has to run whole in one step."""
+        return any(not spec.causal for spec in self.kv_specs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +177,8 @@ class ModelSource:
     generation_config: Mapping[str, Any]
     model_class: str = ""
     """`module:Class` of the plugin that registered this model_type, if one did."""
+    sentence: SentenceFiles | None = None
+    """What the files of sentence-transformers beside the model say, if it has some."""
 
 
 class Pending(ABC, Generic[T_co]):

@@ -19,6 +19,7 @@ import torch
 
 from anychip.engine.batch import SAMPLE, Batch
 from anychip.ops.attention import AttentionInputs
+from anychip.ops.ragged import Ragged
 from anychip.plugin.contract import KVPlan
 from anychip.runner.inputs import Computed, DeviceBatch, Forward, RunBatch, aligned
 from anychip.sample.send import Send
@@ -111,7 +112,19 @@ class Bucket:
         )
         nothing = ramp[:0]
         return DeviceBatch(
-            token_ids, positions, rows, ramp[:size], ramp[:size], rows, nothing, nothing, groups, True, True
+            token_ids=token_ids,
+            positions=positions,
+            rows=rows,
+            newest=ramp[:size],
+            sampled_at=ramp[:size],
+            sampled_rows=rows,
+            scored_at=nothing,
+            targets=nothing,
+            pooled_at=nothing,
+            ragged=Ragged(ramp, np.arange(size + 1, dtype=np.int32), 1),
+            groups=groups,
+            pending=True,
+            greedy=True,
         )
 
 

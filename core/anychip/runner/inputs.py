@@ -9,8 +9,9 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from anychip.engine.batch import SAMPLE, Batch, Int32
+from anychip.engine.batch import POOL, SAMPLE, Batch, Int32
 from anychip.ops.attention import AttentionInputs
+from anychip.ops.ragged import Ragged
 from anychip.sample.send import Send
 
 Packed = TypeVar("Packed", torch.Tensor, np.ndarray)
@@ -37,6 +38,9 @@ class DeviceBatch:
     """[M] indices of the tokens after which a given token is scored."""
     targets: torch.Tensor
     """[M] the tokens to score."""
+    pooled_at: torch.Tensor
+    """[V] indices of the last tokens of prompts whose vector is wanted."""
+    ragged: Ragged
     groups: tuple[AttentionInputs, ...]
     """One a KV group."""
     pending: bool
@@ -74,13 +78,16 @@ class Wanted:
     """[M] stable rows."""
     scored_positions: Int32
     """[M] positions of the scored tokens in their requests."""
+    pooled_rows: Int32
+    """[V] stable rows."""
 
     @classmethod
     def of(cls, batch: Batch) -> Wanted:
         """Read a batch's `logits_at` and `targets`."""
         rows = batch.rows[np.searchsorted(batch.query_start, batch.logits_at, side="right") - 1]
-        scored = batch.targets != SAMPLE
-        return cls(rows[~scored], rows[scored], batch.positions[batch.logits_at[scored]] + 1)
+        sampled, pooled = batch.targets == SAMPLE, batch.targets == POOL
+        scored = batch.targets >= 0
+        return cls(rows[sampled], rows[scored], batch.positions[batch.logits_at[scored]] + 1, rows[pooled])
 
 
 def uploading(step: Forward, send: Send) -> RunBatch:
@@ -94,8 +101,8 @@ def uploading(step: Forward, send: Send) -> RunBatch:
 
 def upload(batch: Batch, send: Send, greedy: bool) -> DeviceBatch:
     """Copy a batch to the device in one go; the batch's own arrays are not kept."""
-    scored = batch.targets != SAMPLE
-    sampled_at = batch.logits_at[~scored]
+    scored = batch.targets >= 0
+    sampled_at = batch.logits_at[batch.targets == SAMPLE]
     arrays = (
         batch.token_ids,
         batch.positions,
@@ -107,14 +114,15 @@ def upload(batch: Batch, send: Send, greedy: bool) -> DeviceBatch:
         batch.rows[np.searchsorted(batch.query_start, sampled_at, side="right") - 1],
         batch.logits_at[scored],
         batch.targets[scored],
+        batch.logits_at[batch.targets == POOL],
         *batch.block_tables,
     )
     packed = np.empty(sum(aligned(array.size) for array in arrays), np.int32)
     for place, array in zip(_views(packed, arrays), arrays, strict=True):
         place[:] = array
-    token_ids, positions, query_start, seq_lens, rows, newest, at, at_rows, scored_at, targets, *tables = _views(
-        send(packed), arrays
-    )
+    views = _views(send(packed), arrays)
+    token_ids, positions, query_start, seq_lens, rows, newest, at, at_rows, scored_at, targets, *rest = views
+    pooled_at, *tables = rest
     shared = _SharedInputs(batch, positions, query_start, seq_lens)
     return DeviceBatch(
         token_ids=token_ids,
@@ -125,6 +133,8 @@ def upload(batch: Batch, send: Send, greedy: bool) -> DeviceBatch:
         sampled_rows=at_rows,
         scored_at=scored_at,
         targets=targets,
+        pooled_at=pooled_at,
+        ragged=Ragged(query_start, shared.query_start, shared.max_query),
         groups=tuple(shared.group(table) for table in tables),
         pending=bool((batch.token_ids < 0).any()),
         greedy=greedy,

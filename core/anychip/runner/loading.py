@@ -9,10 +9,12 @@ import torch
 from torch import nn
 
 from anychip.config import EngineConfig
+from anychip.engine.task import model_task
 from anychip.errors import UserError
 from anychip.models.layers import Linear
 from anychip.models.loading import checkpoint_slots
 from anychip.models.model import Model
+from anychip.models.pooled import classifying_model, embedding_model
 from anychip.models.registry import model_class
 from anychip.ops.bind import bind
 from anychip.ops.op import OpSpec
@@ -53,8 +55,25 @@ def build_model(platform: TorchPlatform, config: EngineConfig, source: ModelSour
     family = model_class(source.config, extra)
     spec = family.op_spec(source.config, dtype, config.block_size or capabilities.block_sizes[0])
     ops = bind(platform.kernels(spec), spec, strict=config.strict_kernels, refused=capabilities.refused_references)
-    model = family(source.config, ops, dtype_of(dtype), config.max_model_len)
-    return model, ops, spec
+    return _model(family, config, source, ops, dtype_of(dtype)), ops, spec
+
+
+def _model(family: type[Model], config: EngineConfig, source: ModelSource, ops: Ops, dtype: torch.dtype) -> Model:
+    """The family's model, with a pooling at its end where the task asks for one."""
+    task = model_task(config, source)
+    if task == "generate" and not family.generates:
+        raise UserError(f"{source.name} is an encoder, which generates no text.", "Use --task embed.")
+    body = family(source.config, ops, dtype, config.max_model_len)
+    if task == "generate":
+        return body
+    if task == "classify":
+        return classifying_model(body, source.config, ops, dtype)
+    files = source.sentence
+    given = files.pooling if files is not None and config.pooling == "auto" else None
+    model = embedding_model(body, given if config.pooling == "auto" else config.pooling, dtype)
+    if files is not None and files.max_seq_length:
+        model.max_model_len = min(model.max_model_len, files.max_seq_length)
+    return model
 
 
 def weight_stream(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from anychip.engine.batch import Int32, Logprobs, PromptLogprobs, StepResult
+from anychip.engine.batch import Int32, Logprobs, Pooled, PromptLogprobs, StepResult
 from anychip.plugin.contract import Pending
 from anychip.runner.inputs import Wanted
 from anychip.sample.logprobs import DeviceLogprobs
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 BROKEN_LOGITS = "The model produced logits that are not finite numbers."
+BROKEN_VECTOR = "The model produced a vector that is not of finite numbers."
 NOTHING_ALLOWED = "The request's masks leave no token to sample."
 
 FetchTensor = Callable[[torch.Tensor], Pending["npt.NDArray[Any]"]]
@@ -38,20 +39,27 @@ class PendingResult(Pending[StepResult]):
     """A result on its way to the host; the copies start when it is made."""
 
     def __init__(
-        self, wanted: Wanted, sampled: Sampled | None, scored: Sequence[DeviceLogprobs], fetch: FetchTensor
+        self,
+        wanted: Wanted,
+        sampled: Sampled | None,
+        scored: Sequence[DeviceLogprobs],
+        vectors: torch.Tensor | None,
+        fetch: FetchTensor,
     ) -> None:
         self._wanted = wanted
         self._token_ids = None if sampled is None else fetch(sampled.token_ids)
         logprobs = None if sampled is None else sampled.logprobs
         self._logprobs = None if logprobs is None else _start(logprobs, fetch)
         self._scored = [_start(part, fetch) for part in scored]
+        self._vectors = None if vectors is None else fetch(vectors)
 
     def result(self) -> StepResult:
         """Wait for the device and sort out the rows that failed."""
         errors: dict[int, str] = {}
         prompt = self._prompt_logprobs(errors)
+        pooled = self._pooled(errors)
         if self._token_ids is None:
-            return StepResult(prompt_logprobs=prompt, errors=errors)
+            return StepResult(prompt_logprobs=prompt, pooled=pooled, errors=errors)
         token_ids: Int32 = self._token_ids.result().astype(np.int32)
         rows, good = self._wanted.sampled_rows, token_ids >= 0
         logprobs = None if self._logprobs is None else self._logprobs.result()
@@ -66,8 +74,17 @@ class PendingResult(Pending[StepResult]):
             token_ids=token_ids,
             logprobs=logprobs,
             prompt_logprobs=prompt,
+            pooled=pooled,
             errors=errors,
         )
+
+    def _pooled(self, errors: dict[int, str]) -> Pooled | None:
+        if self._vectors is None:
+            return None
+        rows, vectors = self._wanted.pooled_rows, self._vectors.result()
+        good = np.isfinite(vectors).all(axis=1)
+        errors.update(dict.fromkeys(rows[~good].tolist(), BROKEN_VECTOR))
+        return Pooled(rows[good], vectors[good])
 
     def _prompt_logprobs(self, errors: dict[int, str]) -> PromptLogprobs | None:
         if not self._scored:

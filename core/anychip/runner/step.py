@@ -9,6 +9,7 @@ import torch
 from anychip.engine.batch import StepResult
 from anychip.plugin.contract import Late, Pending, Ready, Step
 from anychip.runner.inputs import Computed, Wanted
+from anychip.runner.pooler import Pooler
 from anychip.runner.results import FetchTensor, PendingResult
 from anychip.sample.logprobs import DeviceLogprobs, score
 from anychip.sample.plan import SamplePlan
@@ -29,7 +30,7 @@ class EmptyStep(Step):
 
 
 class TorchStep(Step):
-    """A forward pass whose logits wait to be sampled from. `plan` is None where no row samples."""
+    """A forward pass whose results wait to be sampled from, or pooled. `plan` is None where no row samples."""
 
     def __init__(
         self,
@@ -40,6 +41,7 @@ class TorchStep(Step):
         sampler: Sampler,
         last_tokens: torch.Tensor,
         fetch: FetchTensor,
+        pooler: Pooler | None = None,
     ) -> None:
         self._computed = computed
         self._wanted = wanted
@@ -48,16 +50,19 @@ class TorchStep(Step):
         self._sampler = sampler
         self._last_tokens = last_tokens
         self._fetch = fetch
+        self._pooler = pooler
         self.finished = False
 
     @torch.inference_mode()
     def finish(self, late: Late | None = None) -> Pending[StepResult]:
-        """Sample a token for each row that asks, and score the prompt tokens that are to be scored."""
+        """Sample a token for each row that asks, score the prompt tokens that are to be scored, pool what is to be."""
         assert not self.finished, "a step was finished twice"
         self.finished = True
         sampled = None if self._plan is None else self._sample(self._plan, late)
         scored = self._score() if len(self._wanted.scored_rows) else []
-        return PendingResult(self._wanted, sampled, scored, self._fetch)
+        computed = self._computed
+        vectors = self._pooler.pool(computed.hidden, computed.inputs) if self._pooler else None
+        return PendingResult(self._wanted, sampled, scored, vectors, self._fetch)
 
     def _sample(self, plan: SamplePlan, late: Late | None) -> Sampled:
         masks = late.masks if late else None

@@ -11,6 +11,7 @@ from anychip.config import EngineConfig
 from anychip.engine.batch import Batch, BlockCopy
 from anychip.models.loading import load_weights
 from anychip.models.model import Model
+from anychip.models.pooled import PooledModel
 from anychip.models.step import StepContext
 from anychip.ops.bind import describe
 from anychip.ops.parts import Ops
@@ -18,6 +19,7 @@ from anychip.ops.shapes import dtype_of
 from anychip.plugin.contract import KVPlan, Memory, ModelInfo, ModelSource, Progress, Runner, Step
 from anychip.runner.inputs import Computed, DeviceBatch, RunBatch, Wanted, uploading
 from anychip.runner.loading import build_model, lower_model, model_bytes, weight_stream
+from anychip.runner.pooler import Pooler, TextStarts
 from anychip.runner.step import EmptyStep, TorchStep
 from anychip.runner.warmup import first_batch, worst_batch, worst_plan
 from anychip.sample.sampler import Sampler, flag_failures
@@ -39,6 +41,8 @@ class TorchRunner(Runner):
         self._caches: tuple[Any, ...] = ()
         self._run: RunBatch | None = None
         self._sampler: Sampler | None = None
+        self._pooler: Pooler | None = None
+        self._texts: TextStarts | None = None
         self._last_tokens = torch.zeros(0, dtype=torch.int32)
         self._last_step: TorchStep | None = None
 
@@ -59,6 +63,7 @@ class TorchRunner(Runner):
         load_weights(model, stream, device, self.platform.prepare_weight)
         self._model, self._ops = lower_model(self.platform, model, spec), ops
         note = describe(ops)
+        pooled = self._pooled_model
         return ModelInfo(
             kv_specs=model.kv_specs,
             vocab_size=model.vocab_size,
@@ -66,7 +71,14 @@ class TorchRunner(Runner):
             weight_bytes=stored,
             dtype=spec.dtype,
             notes=(*self.platform.notes(), *((note,) if note else ())),
+            tasks=pooled.tasks if pooled else ("generate",),
+            vector_size=pooled.vector_size if pooled else 0,
+            pools_all=pooled is not None and pooled.pooling != "last",
         )
+
+    @property
+    def _pooled_model(self) -> PooledModel | None:
+        return self.model if isinstance(self.model, PooledModel) else None
 
     def measure(self) -> Memory:
         """See `Runner.measure`."""
@@ -76,7 +88,7 @@ class TorchRunner(Runner):
         block_size = self.config.block_size or self.platform.capabilities.block_sizes[0]
         plan = worst_plan(self.model.kv_specs, block_size, rows, tokens, longest)
         self._prepare(plan)
-        self.submit(worst_batch(plan)).finish().result()
+        self.submit(worst_batch(plan, self._pooler is not None)).finish().result()
         self.platform.synchronize()
         self._release()
         return self.platform.memory()
@@ -85,8 +97,9 @@ class TorchRunner(Runner):
         """See `Runner.start`."""
         self._prepare(plan)
         with torch.inference_mode():
-            self._run = self.platform.compile(self._forward, plan)
-        self.submit(first_batch(plan)).finish().result()
+            if self._pooler is None:
+                self._run = self.platform.compile(self._forward, plan)
+        self.submit(first_batch(plan, self._pooler is not None)).finish().result()
         self.platform.synchronize()
         self._reset_rows(plan)
 
@@ -97,6 +110,8 @@ class TorchRunner(Runner):
         assert self._sampler is not None and self._run is not None, "start() comes first"
         self._sampler.state.retire(batch.retired)
         self._sampler.state.admit(batch.admitted)
+        if self._texts is not None:
+            self._texts.admit(batch.admitted)
         if batch.block_copies:
             self._copy_blocks(batch.block_copies)
         if batch.num_tokens == 0:
@@ -111,6 +126,7 @@ class TorchRunner(Runner):
             self._sampler,
             self._last_tokens,
             self.platform.fetch,
+            self._pooler,
         )
         self._last_step = step
         return step
@@ -153,7 +169,8 @@ class TorchRunner(Runner):
             plan = self._ops.plan_attention(attention, group.spec, self._plan.block_size)
             for layer in group.layers:
                 plans[layer] = plan
-        context = StepContext(inputs.positions, tuple(plans), self._caches)
+        text_ids = None if self._texts is None else self._texts.text_ids(inputs)
+        context = StepContext(inputs.positions, tuple(plans), self._caches, inputs.ragged, text_ids)
         hidden: torch.Tensor = self.model(token_ids, inputs.positions, context)
         return hidden
 
@@ -174,10 +191,15 @@ class TorchRunner(Runner):
         state = SamplerState(plan.max_num_seqs, self.model.vocab_size, platform.device, platform.send)
         self._sampler = Sampler(state, self._ops)
         self._last_tokens.zero_()
+        model = self._pooled_model
+        if model is not None:
+            self._pooler = Pooler(model, plan.max_num_seqs, platform.device)
+            self._texts = TextStarts(plan.max_num_seqs, platform.send) if model.tells_texts_apart else None
         self._last_step = None
 
     def _release(self) -> None:
         self._caches, self._plan, self._sampler, self._last_step, self._run = (), None, None, None, None
+        self._pooler = self._texts = None
 
     def _copy_blocks(self, copies: tuple[BlockCopy, ...]) -> None:
         assert self._ops is not None, "load() comes first"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from anychip.engine.batch import SAMPLE, AdmittedRow, Batch, RowSampling
+from anychip.engine.batch import POOL, SAMPLE, AdmittedRow, Batch, RowSampling
 from anychip.engine.sizing import group_layers
 from anychip.plugin.contract import KVGroup, KVPlan, KVSpec
 
@@ -26,22 +26,23 @@ def worst_lengths(rows: int, tokens: int, max_model_len: int) -> list[int]:
     return sorted(lengths)
 
 
-def worst_batch(plan: KVPlan) -> Batch:
-    """The full token budget in as many rows as may run, all of them sampling at random with top_p."""
+def worst_batch(plan: KVPlan, pools: bool = False) -> Batch:
+    """The full token budget in as many rows as may run, all of them pooled, or sampling at random with top_p."""
     lengths = worst_lengths(plan.max_num_seqs, plan.max_num_batched_tokens, plan.max_model_len)
     counts = [-(-length // plan.block_size) for length in lengths]
     table = np.zeros((len(lengths), max(counts)), np.int32)
     for row, (count, first) in enumerate(zip(counts, np.cumsum([1, *counts]), strict=False)):
         table[row, :count] = np.arange(first, first + count)
-    return _fresh_rows(lengths, table, len(plan.groups), RowSampling(seed=0, top_p=0.9))
+    return _fresh_rows(lengths, table, len(plan.groups), RowSampling(seed=0, top_p=0.9), pools)
 
 
-def first_batch(plan: KVPlan) -> Batch:
+def first_batch(plan: KVPlan, pools: bool = False) -> Batch:
     """One token in one row, written to the null block."""
-    return _fresh_rows([1], np.zeros((1, 1), np.int32), len(plan.groups), RowSampling(seed=0, temperature=0.0))
+    table = np.zeros((1, 1), np.int32)
+    return _fresh_rows([1], table, len(plan.groups), RowSampling(seed=0, temperature=0.0), pools)
 
 
-def _fresh_rows(lengths: list[int], table: np.ndarray, groups: int, sampling: RowSampling) -> Batch:
+def _fresh_rows(lengths: list[int], table: np.ndarray, groups: int, sampling: RowSampling, pools: bool) -> Batch:
     query_start = np.cumsum([0, *lengths], dtype=np.int32)
     return Batch(
         step=0,
@@ -52,7 +53,7 @@ def _fresh_rows(lengths: list[int], table: np.ndarray, groups: int, sampling: Ro
         block_tables=(table,) * groups,
         rows=np.arange(len(lengths), dtype=np.int32),
         logits_at=query_start[1:] - 1,
-        targets=np.full(len(lengths), SAMPLE, np.int32),
+        targets=np.full(len(lengths), POOL if pools else SAMPLE, np.int32),
         num_single=lengths.count(1),
         admitted=tuple(AdmittedRow(row, sampling, length) for row, length in enumerate(lengths)),
     )

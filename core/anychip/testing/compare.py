@@ -10,6 +10,7 @@ import torch
 from anychip.engine.batch import Float32
 from anychip.ops.attention import AttentionInputs
 from anychip.ops.attention_cases import inputs_to
+from anychip.ops.ragged import Ragged
 from anychip.weights.weight import Weight
 
 INTEGER = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -69,6 +70,8 @@ def moved(value: Any, device: torch.device) -> Any:
         return Guarded(value, device).tensor
     if isinstance(value, Weight) and value.values is not None:
         return replace(value, values=value.values.to(device))
+    if isinstance(value, Ragged):
+        return value.to(device)
     return inputs_to(value, device) if isinstance(value, AttentionInputs) else value
 
 

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 SEED = 11
 MAX_REPORTED = 5
-ROW_WISE = ("rms_norm", "add_rms_norm", "silu_mul", "gelu_mul", "linear", "norm_linear", "gated_mlp", "greedy")
+ROW_WISE = (
+    "rms_norm", "add_rms_norm", "layer_norm", "silu_mul", "gelu_mul", "linear", "norm_linear", "gated_mlp", "greedy",
+)  # fmt: skip
 """Ops whose rows do not touch: what is not a number in one stays there, and stays visible."""
 
 

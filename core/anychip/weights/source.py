@@ -14,6 +14,7 @@ from anychip.weights.gguf_metadata import GGUFFile
 from anychip.weights.hub import fetch_file, fetch_snapshot, is_hub_id
 from anychip.weights.json_file import read_json_object, read_optional_json_object
 from anychip.weights.progress import Progress
+from anychip.weights.sentence import read_sentence_files
 
 DEMO = "demo"
 _GGUF_FILE_PARTS = 3
@@ -71,7 +72,7 @@ def _folder(folder: Path, name: str, weights: bool) -> ModelSource:
     if weights:
         safetensors_files(folder)
     generation = read_optional_json_object(folder / "generation_config.json")
-    return ModelSource(name, folder, "safetensors", config, generation)
+    return ModelSource(name, folder, "safetensors", config, generation, sentence=read_sentence_files(folder))
 
 
 def _only_gguf(folder: Path) -> Path:

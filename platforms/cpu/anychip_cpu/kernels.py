@@ -11,8 +11,9 @@ from anychip.sample.choose import greedy
 from anychip_cpu.attention import Attention
 from anychip_cpu.cache import copy_blocks, new_cache
 from anychip_cpu.linear import linear
-from anychip_cpu.norm import add_rms_norm, gelu_mul, rms_norm, silu_mul
+from anychip_cpu.norm import add_rms_norm, gelu_mul, layer_norm, rms_norm, silu_mul
 from anychip_cpu.plan import plan_attention
+from anychip_cpu.ragged import ragged_attention
 from anychip_cpu.rope import rope
 from anychip_cpu.sampling import sample
 
@@ -23,6 +24,7 @@ def cpu_kernels() -> Mapping[str, Kernel]:
     functions: dict[str, Callable[..., Any]] = {
         "rms_norm": rms_norm,
         "add_rms_norm": add_rms_norm,
+        "layer_norm": layer_norm,
         "silu_mul": silu_mul,
         "gelu_mul": gelu_mul,
         "rope": rope,
@@ -34,6 +36,7 @@ def cpu_kernels() -> Mapping[str, Kernel]:
         "kv_write": attention.kv_write,
         "paged_attention": attention.paged_attention,
         "qk_norm_rope_kv_write": attention.qk_norm_rope_kv_write,
+        "ragged_attention": ragged_attention,
         "greedy": greedy,
         "sample": sample,
     }

@@ -19,6 +19,13 @@ def add_rms_norm(
     return functional.rms_norm(total, weight.shape, weight, eps), total
 
 
+def layer_norm(
+    x: torch.Tensor, residual: torch.Tensor | None, weight: torch.Tensor, bias: torch.Tensor, eps: float
+) -> torch.Tensor:
+    """See anychip.ops.norm.layer_norm."""
+    return functional.layer_norm(x if residual is None else x + residual, weight.shape, weight, bias, eps)
+
+
 def silu_mul(x: torch.Tensor) -> torch.Tensor:
     """See anychip.ops.activation.silu_mul."""
     gate, up = x.chunk(2, dim=-1)
