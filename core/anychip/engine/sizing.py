@@ -114,8 +114,8 @@ def _shorten(longest: int, fitting: int, block_bytes: int, budget: int, config: 
     assert config.block_size, "the config is unresolved"
     needed = (-(-longest // config.block_size) + 1) * block_bytes
     what = (
-        f"A sequence of {longest} tokens needs {_size(needed)} of KV cache; "
-        f"{_size(budget)} are left, which hold {max(fitting, 0)} tokens."
+        f"A sequence of {longest} tokens needs {show_size(needed)} of KV cache; "
+        f"{show_size(budget)} are left, which hold {max(fitting, 0)} tokens."
     )
     if fitting < config.block_size:
         raise UserError(
@@ -129,7 +129,8 @@ def _shorten(longest: int, fitting: int, block_bytes: int, budget: int, config: 
     return fitting
 
 
-def _size(count: int) -> str:
+def show_size(count: int) -> str:
+    """Bytes for a person."""
     return f"{count / MEBIBYTE:.0f} MiB" if count >= MEBIBYTE else f"{count} bytes"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from anychip.plugin.contract import KVPlan, Memory, ModelInfo, ModelSource, Prog
 from anychip.runner.inputs import Computed, DeviceBatch, RunBatch, Wanted, uploading
 from anychip.runner.loading import build_model, lower_model, model_bytes, weight_stream
 from anychip.runner.pooler import Pooler, TextStarts
+from anychip.runner.shortage import cache_too_large, runs_out, step_too_large, weights_too_large
 from anychip.runner.step import EmptyStep, TorchStep
 from anychip.runner.warmup import first_batch, worst_batch, worst_plan
 from anychip.sample.sampler import Sampler, flag_failures
@@ -57,10 +59,11 @@ class TorchRunner(Runner):
         """See `Runner.load`."""
         model, ops, spec = build_model(self.platform, self.config, source)
         device, dtype = self.platform.device, dtype_of(spec.dtype)
-        stored = model_bytes(model)
+        stored, free = model_bytes(model), self.platform.memory().free
         formats = self.platform.capabilities.weight_formats
         stream = weight_stream(model, self.config, source, dtype, device, progress, formats)
-        load_weights(model, stream, device, self.platform.prepare_weight)
+        if runs_out(lambda: load_weights(model, stream, device, self.platform.prepare_weight)):
+            raise weights_too_large(stored, free)
         self._model, self._ops = lower_model(self.platform, model, spec), ops
         note = describe(ops)
         pooled = self._pooled_model
@@ -82,8 +85,17 @@ class TorchRunner(Runner):
 
     def measure(self) -> Memory:
         """See `Runner.measure`."""
-        rows, tokens = self.config.max_num_seqs, self.config.max_num_batched_tokens
-        tokens = tokens or self.platform.capabilities.batched_tokens
+        wanted = self.config.max_num_batched_tokens or self.platform.capabilities.batched_tokens
+        tokens, free = wanted, self.platform.memory().free
+        while tokens and runs_out(partial(self._run_worst, tokens)):
+            self._release()
+            tokens //= 2
+        if tokens < wanted:
+            raise step_too_large(wanted, tokens, free)
+        return self.platform.memory()
+
+    def _run_worst(self, tokens: int) -> None:
+        rows = self.config.max_num_seqs
         longest = min(self.config.max_model_len or self.model.max_model_len, self.model.max_model_len)
         block_size = self.config.block_size or self.platform.capabilities.block_sizes[0]
         plan = worst_plan(self.model.kv_specs, block_size, rows, tokens, longest)
@@ -91,10 +103,15 @@ class TorchRunner(Runner):
         self.submit(worst_batch(plan, self._pooler is not None)).finish().result()
         self.platform.synchronize()
         self._release()
-        return self.platform.memory()
 
     def start(self, plan: KVPlan) -> None:
         """See `Runner.start`."""
+        if runs_out(lambda: self._start(plan)):
+            self._release()
+            free = int(self.platform.memory().free * (self.config.memory_utilization or 1))
+            raise cache_too_large(plan.bytes, min(free, plan.bytes * 3 // 4))
+
+    def _start(self, plan: KVPlan) -> None:
         self._prepare(plan)
         with torch.inference_mode():
             if self._pooler is None:
