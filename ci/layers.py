@@ -46,7 +46,10 @@ LAYER_1 = (
     "cli",
     "__main__",
 )
-LIGHT = {"weights.__init__", "weights.gguf_metadata", "weights.gguf_types", "weights.json_file"}  # the tokenizer's too
+LIGHT = {
+    *("weights.__init__", "weights.gguf_metadata", "weights.gguf_types", "weights.json_file"),  # the tokenizer's too
+    "weights.scheme",
+}
 HEAVY = ("torch", "transformers")
 SERVES = "core/anychip/cli/"  # the command line puts core and api together, inside functions
 

@@ -21,6 +21,7 @@ ENV_PREFIX = "ANYCHIP_"
 
 LoadFormat = Literal["auto", "safetensors", "gguf", "dummy"]
 DType = Literal["auto", "float32", "bfloat16", "float16"]
+Scheme = Literal["int4", "int8", "fp8"]
 Policy = Literal["fcfs", "priority"]
 TaskChoice = Literal["auto", "generate", "embed", "classify"]
 PoolingChoice = Literal["auto", "mean", "cls", "last"]
@@ -46,8 +47,12 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How weights are stored; `dummy` fills random values and reads no weight file."""
     dtype: DType = "auto"
     """Type of weights and activations; `auto` takes the checkpoint's if the platform has it."""
-    quantization: str | None = None
-    """Quantize at load; a platform names the schemes it can run."""
+    quantization: Scheme | None = None
+    """Round matrices to this format at load, whatever the checkpoint holds."""
+    quantization_group_size: Positive | None = None
+    """Inputs that share a scale: 32, 64 or 128; None takes 32 for int4, and whole rows for int8."""
+    quantization_symmetric: bool = False
+    """Round to int4 without zero points."""
     device: str = "auto"
     """NAME or NAME:INDEX of a platform; `auto` takes the best one found."""
     plugins: tuple[str, ...] | None = None

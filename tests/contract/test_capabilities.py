@@ -107,10 +107,19 @@ def check_attention_kinds(engine):
         engine(Capabilities(attention_kinds=("full",)), sliding)
 
 
-def check_weight_formats(engine):
-    assert engine(Capabilities(weight_formats=("int8",)), quantization="int8").config.quantization == "int8"
-    with pytest.raises(UserError, match="quantization int8"):
-        engine(Capabilities(weight_formats=("int4",)), quantization="int8")
+def check_weight_formats(engine, tmp_path):
+    source = write_tiny_model(tmp_path / "tiny")
+    options = {"model": str(source), "block_size": 16, "threads": 1, "quantization": "int8"}
+    for formats in (("int4",), ("int8",)):
+        given = []
+        platform = Wide(Capabilities(weight_formats=formats))
+        platform.prepare_weight = lambda weight, given=given: given.append(weight.quantization) or weight
+        runner = platform.runner(make_config(options, {}))
+        info = runner.load(_source(source), lambda what, done, total: None)
+        runner.close()
+        kept = "int8" in formats
+        assert {quantization is not None for quantization in given} == {kept}
+        assert any("no kernels for int8" in note for note in info.notes) != kept
 
 
 def check_refused_references(engine, tmp_path):

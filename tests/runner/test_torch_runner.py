@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -18,6 +20,7 @@ from torch import nn
 
 from anychip.engine.batch import PENDING, BlockCopy, RowSampling
 from anychip.errors import UserError
+from anychip.models.layers import Linear
 from anychip.reference.platform import ReferencePlatform
 from anychip.runner.captured import CapturedSteps
 from anychip.runner.results import BROKEN_LOGITS, NOTHING_ALLOWED
@@ -187,25 +190,51 @@ def test_the_type_computed_in(stored, asked, expected):
     assert runner.load(source(dtype=stored), lambda *report: None).dtype == expected
 
 
+class Capable(ReferencePlatform):
+    formats: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+
+    @property
+    def capabilities(self):
+        return replace(super().capabilities, weight_formats=self.formats, refused_references=self.refused)
+
+
 def test_refusals_are_sentences():
-    class Capable(ReferencePlatform):
-        @property
-        def capabilities(self):
-            from dataclasses import replace
-
-            return replace(super().capabilities, weight_formats=("int4",), refused_references=self.refused)
-
-        refused = ()
-
     platform = Capable()
-    for values, words in (({"quantization": "int4"}, "Quantizing"), ({"strict_kernels": True}, "Strict kernels")):
-        with pytest.raises(UserError, match=words):
-            platform.runner(options(platform, **values)).load(source(), lambda *report: None)
+    for values in ({}, {"quantization": "int4"}):
+        with pytest.raises(UserError, match="Strict kernels"):
+            platform.runner(options(platform, strict_kernels=True, **values)).load(source(), lambda *report: None)
     platform.refused = ("linear",)
     with pytest.raises(UserError, match="linear"):
         platform.runner(options(platform)).load(source(), lambda *report: None)
     with pytest.raises(UserError, match="holds safetensors"):
         ReferencePlatform().runner(options(ReferencePlatform(), load_format="gguf")).load(source(), lambda *r: None)
+
+
+@pytest.mark.parametrize("quantization", ["int8", "int4", "fp8"])
+def test_what_is_quantized_means_the_same_kept_or_not(quantization):
+    tokens, notes, sizes = [], [], []
+    for formats in ((), (quantization,)):
+        platform = Capable()
+        platform.formats = formats
+        runner = platform.runner(options(platform, quantization=quantization, dtype="float32"))
+        info = runner.load(source(hidden_size=64, intermediate_size=80), lambda *report: None)
+        notes.append([note for note in info.notes if note.startswith("quantization")])
+        sizes.append(info.weight_bytes)
+        kept = {module.weight.quantization is not None for module in linears(runner.model)}
+        assert kept == ({False, True} if formats else {False})
+        tokens.append(runner.model.logits(torch.ones(1, 64)))
+        runner.close()
+    torch.testing.assert_close(*tokens)
+    assert sizes[1] < sizes[0]
+    (plain,), (kept,) = notes
+    assert "5 of 9 matrices; 4 have no whole groups of 32 inputs" in kept
+    assert f"no kernels for {quantization}" in plain
+    assert "no kernels" not in kept
+
+
+def linears(model):
+    return [module for module in model.modules() if isinstance(module, Linear)]
 
 
 class _Doubled(nn.Module):

@@ -8,6 +8,7 @@ from anychip.config import EngineConfig
 from anychip.errors import UserError
 from anychip.plugin.contract import Capabilities, KVGroup, KVPlan, KVSpec, Memory, ModelInfo
 from anychip.plugin.tasks import Task
+from anychip.weights.scheme import scheme_of
 
 MEBIBYTE = 2**20
 
@@ -17,7 +18,7 @@ def resolve_config(config: EngineConfig, capabilities: Capabilities) -> EngineCo
     _require(config.block_size, capabilities.block_sizes, "block size", "--block-size")
     dtype = None if config.dtype == "auto" else config.dtype
     _require(dtype, capabilities.dtypes, "dtype", "--dtype")
-    _require(config.quantization, capabilities.weight_formats, "quantization", "--quantization")
+    scheme_of(config)
     if (config.steps_in_flight or 1) > capabilities.steps_in_flight:
         raise UserError(
             f"This platform takes {capabilities.steps_in_flight} steps in flight, not {config.steps_in_flight}.",

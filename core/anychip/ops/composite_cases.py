@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 
 from anychip.ops.attention_cases import attention_cases, reference_cache
-from anychip.ops.linear import random_weight
+from anychip.ops.linear import case_weight
 from anychip.ops.norm import EPSILON
 from anychip.ops.op import Case, OpSpec
 from anychip.ops.rope import rotation_table
@@ -18,7 +18,7 @@ def norm_linear_cases(generator: torch.Generator, spec: OpSpec) -> Iterator[Case
     """With and without a residual and a bias."""
     norm_weight = normal(generator, spec.hidden_size, dtype=spec.dtype)
     rows = (spec.num_heads + 2 * spec.num_kv_heads) * spec.head_dim
-    weight = random_weight(generator, rows, spec.hidden_size, spec.dtype)
+    weight = case_weight(generator, spec, rows, spec.hidden_size)
     for label, x in token_matrices(generator, spec, spec.hidden_size):
         residual = normal(generator, *x.shape, dtype=spec.dtype)
         bias = normal(generator, rows, dtype=spec.dtype)
@@ -40,8 +40,8 @@ def qk_norm_rope_kv_write_cases(generator: torch.Generator, spec: OpSpec) -> Ite
 def gated_mlp_cases(generator: torch.Generator, spec: OpSpec) -> Iterator[Case]:
     """Each activation."""
     inner = spec.intermediate_size or 4 * spec.hidden_size
-    gate_up = random_weight(generator, 2 * inner, spec.hidden_size, spec.dtype)
-    down = random_weight(generator, spec.hidden_size, inner, spec.dtype)
+    gate_up = case_weight(generator, spec, 2 * inner, spec.hidden_size)
+    down = case_weight(generator, spec, spec.hidden_size, inner)
     for label, x in token_matrices(generator, spec, spec.hidden_size):
         for activation in ("silu", "gelu_pytorch_tanh"):
             yield Case(f"{label} {activation}", (x, gate_up, down, activation))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch.nn import functional
 
 from anychip.ops.op import Case, Op, OpSpec
 from anychip.ops.shapes import TOKEN_COUNTS, normal, token_matrices
+from anychip.weights.quantize import fits, quantize
+from anychip.weights.scheme import schemes
 from anychip.weights.weight import Weight
 
 
@@ -27,13 +29,37 @@ def random_weight(generator: torch.Generator, rows: int, columns: int, dtype: st
     return Weight(normal(generator, rows, columns, dtype=dtype, scale=columns**-0.5), (rows, columns))
 
 
+def case_weight(generator: torch.Generator, spec: OpSpec, rows: int, columns: int) -> Weight:
+    """A random weight in the first of the spec's formats, plain without any."""
+    weight = random_weight(generator, rows, columns, spec.dtype)
+    scheme = next(schemes(spec.weight_formats[0])) if spec.weight_formats else None
+    return weight if scheme is None or not fits(weight, scheme) else quantize(weight, scheme)
+
+
 def _linear_cases(generator: torch.Generator, spec: OpSpec) -> Iterator[Case]:
     inner = spec.intermediate_size or 4 * spec.hidden_size
-    for rows, columns in ((inner, spec.hidden_size), (spec.hidden_size, inner), (13, spec.hidden_size)):
-        weight = random_weight(generator, rows, columns, spec.dtype)
+    shapes = ((inner, spec.hidden_size), (spec.hidden_size, inner), (13, spec.hidden_size))
+    for kind, weight in _quantized(generator, spec) if spec.weight_formats else _plain(generator, spec, shapes):
+        rows, columns = weight.shape
         for label, x in token_matrices(generator, spec, columns):
-            yield Case(f"{label} to {rows}", (x, weight, None))
-            yield Case(f"{label} to {rows}, bias", (x, weight, normal(generator, rows, dtype=spec.dtype)))
+            yield Case(f"{label} to {rows}{kind}", (x, weight, None))
+            yield Case(f"{label} to {rows}{kind}, bias", (x, weight, normal(generator, rows, dtype=spec.dtype)))
+
+
+def _plain(generator: torch.Generator, spec: OpSpec, shapes: Iterable[tuple[int, int]]) -> Iterator[tuple[str, Weight]]:
+    for rows, columns in shapes:
+        yield "", random_weight(generator, rows, columns, spec.dtype)
+
+
+def _quantized(generator: torch.Generator, spec: OpSpec) -> Iterator[tuple[str, Weight]]:
+    """Each way to quantize to the spec's formats, with rows that no tile divides and as long as a few groups."""
+    for name in spec.weight_formats:
+        for scheme in schemes(name):
+            for rows, columns in ((40, 384), (77, 96)):
+                weight = random_weight(generator, rows, columns, spec.dtype)
+                if fits(weight, scheme):
+                    kind = f"{name}, groups of {scheme.group_size or columns}"
+                    yield f", {kind}{', zero points' * scheme.zero_points}", quantize(weight, scheme)
 
 
 def _embedding_cases(generator: torch.Generator, spec: OpSpec) -> Iterator[Case]:

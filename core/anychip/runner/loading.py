@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -45,15 +46,11 @@ def choose_dtype(config: EngineConfig, source: ModelSource, capabilities: Capabi
 def build_model(platform: TorchPlatform, config: EngineConfig, source: ModelSource) -> tuple[Model, Ops, OpSpec]:
     """The model on the meta device with its ops bound. Raises `UserError` for what the platform cannot run."""
     capabilities = platform.capabilities
-    if config.quantization is not None:
-        raise UserError(
-            f"Quantizing to {config.quantization!r} at load is not supported on this device.",
-            "Leave out --quantization, or use a quantized checkpoint.",
-        )
     dtype = choose_dtype(config, source, capabilities)
     extra = {str(source.config.get("model_type")): source.model_class} if source.model_class else {}
     family = model_class(source.config, extra)
     spec = family.op_spec(source.config, dtype, config.block_size or capabilities.block_sizes[0])
+    spec = replace(spec, weight_formats=_formats_in_use(config, source, family, capabilities))
     ops = bind(platform.kernels(spec), spec, strict=config.strict_kernels, refused=capabilities.refused_references)
     return _model(family, config, source, ops, dtype_of(dtype)), ops, spec
 
@@ -76,18 +73,32 @@ def _model(family: type[Model], config: EngineConfig, source: ModelSource, ops: 
     return model
 
 
+def _formats_in_use(
+    config: EngineConfig, source: ModelSource, family: type[Model], capabilities: Capabilities
+) -> tuple[str, ...]:
+    """Quantized formats that the platform will be given. Raises `UserError` where strict kernels were asked for."""
+    if config.quantization is None:
+        plain = source.kind != "gguf" or config.dtype != "auto" or family.translate is not Model.translate
+        return () if plain or config.load_format == "dummy" else capabilities.weight_formats
+    if config.quantization in capabilities.weight_formats:
+        return (config.quantization,)
+    if config.strict_kernels:
+        raise UserError(
+            f"Strict kernels: this platform has none for {config.quantization} weights.",
+            f"Leave out --strict-kernels to round to {config.quantization} and compute in the model's type.",
+        )
+    return ()
+
+
 def weight_stream(
-    model: Model,
-    config: EngineConfig,
-    source: ModelSource,
-    dtype: torch.dtype,
-    device: torch.device,
-    progress: Progress,
-    formats: Collection[str] = (),
+    model: Model, config: EngineConfig, source: ModelSource, spec: OpSpec, device: torch.device, progress: Progress
 ) -> Iterator[tuple[str, torch.Tensor | Weight]]:
-    """The checkpoint's tensors by name, one at a time; those in one of the platform's `formats` stay quantized."""
+    """The checkpoint's tensors by name, one at a time; those in one of the spec's formats stay quantized.
+
+    Those of a checkpoint that is to be quantized come as plain values.
+    """
     if config.load_format == "dummy":
-        return _dummy_stream(model, dtype, device, progress)
+        return _dummy_stream(model, dtype_of(spec.dtype), device, progress)
     if config.load_format not in ("auto", source.kind):
         raise UserError(
             f"{source.name} holds {source.kind} weights, not {config.load_format}.", "Leave --load-format out."
@@ -97,8 +108,7 @@ def weight_stream(
         progress(LOADING, done, total)
 
     if source.kind == "gguf":
-        plain = config.dtype != "auto" or type(model).translate is not Model.translate
-        return read_gguf(source.path, report, () if plain else formats)
+        return read_gguf(source.path, report, () if config.quantization else spec.weight_formats)
     return read_safetensors(source.path, report)
 
 
@@ -133,7 +143,7 @@ def _lower_children(platform: TorchPlatform, parent: nn.Module, spec: OpSpec) ->
 
 
 def model_bytes(model: Model) -> int:
-    """Bytes of parameters, buffers and matrices, each counted once, before a platform repacks them."""
+    """Bytes of parameters, buffers and matrices, each counted once, before they are quantized or repacked."""
     tensors = [*model.parameters(), *model.buffers()]
     tensors += [
         module.weight.values

@@ -21,11 +21,13 @@ from anychip.plugin.contract import KVPlan, Memory, ModelInfo, ModelSource, Prog
 from anychip.runner.inputs import Computed, DeviceBatch, RunBatch, Wanted, uploading
 from anychip.runner.loading import build_model, lower_model, model_bytes, weight_stream
 from anychip.runner.pooler import Pooler, TextStarts
+from anychip.runner.preparation import Preparation
 from anychip.runner.shortage import cache_too_large, runs_out, step_too_large, weights_too_large
 from anychip.runner.step import EmptyStep, TorchStep
 from anychip.runner.warmup import first_batch, worst_batch, worst_plan
 from anychip.sample.sampler import Sampler, flag_failures
 from anychip.sample.state import SamplerState
+from anychip.weights.scheme import scheme_of
 
 if TYPE_CHECKING:
     from anychip.runner.platform import TorchPlatform
@@ -59,21 +61,21 @@ class TorchRunner(Runner):
         """See `Runner.load`."""
         model, ops, spec = build_model(self.platform, self.config, source)
         device, dtype = self.platform.device, dtype_of(spec.dtype)
-        stored, free = model_bytes(model), self.platform.memory().free
-        formats = self.platform.capabilities.weight_formats
-        stream = weight_stream(model, self.config, source, dtype, device, progress, formats)
-        if runs_out(lambda: load_weights(model, stream, device, self.platform.prepare_weight)):
-            raise weights_too_large(stored, free)
+        expected, free = model_bytes(model), self.platform.memory().free
+        prepare = Preparation(self.platform, scheme_of(self.config), dtype)
+        stream = weight_stream(model, self.config, source, spec, device, progress)
+        if runs_out(lambda: load_weights(model, stream, device, prepare)):
+            raise weights_too_large(expected, free)
         self._model, self._ops = lower_model(self.platform, model, spec), ops
-        note = describe(ops)
+        notes = (*self.platform.notes(), prepare.note(), describe(ops))
         pooled = self._pooled_model
         return ModelInfo(
             kv_specs=model.kv_specs,
             vocab_size=model.vocab_size,
             max_model_len=model.max_model_len,
-            weight_bytes=stored,
+            weight_bytes=expected - prepare.saved,
             dtype=spec.dtype,
-            notes=(*self.platform.notes(), *((note,) if note else ())),
+            notes=tuple(note for note in notes if note),
             tasks=pooled.tasks if pooled else ("generate",),
             vector_size=pooled.vector_size if pooled else 0,
             pools_all=pooled is not None and pooled.pooling != "last",

@@ -69,7 +69,7 @@ def moved(value: Any, device: torch.device) -> Any:
     if isinstance(value, torch.Tensor):
         return Guarded(value, device).tensor
     if isinstance(value, Weight) and value.values is not None:
-        return replace(value, values=value.values.to(device))
+        return value.to(device)
     if isinstance(value, Ragged):
         return value.to(device)
     return inputs_to(value, device) if isinstance(value, AttentionInputs) else value

@@ -32,6 +32,7 @@ ROW_WISE = (
     "rms_norm", "add_rms_norm", "layer_norm", "silu_mul", "gelu_mul", "linear", "norm_linear", "gated_mlp", "greedy",
 )  # fmt: skip
 """Ops whose rows do not touch: what is not a number in one stays there, and stays visible."""
+WITH_WEIGHTS = ("linear", "norm_linear", "gated_mlp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +54,15 @@ class Bound:
         return dtype_of(self.spec.dtype)
 
 
-def bound_specs(platform: TorchPlatform) -> Iterator[tuple[Bound, Mapping[str, Any]]]:
-    """Each dtype and shape of the kit, with the platform's kernels for it."""
+def bound_specs(platform: TorchPlatform, name: str = "") -> Iterator[tuple[Bound, Mapping[str, Any]]]:
+    """Each dtype and shape of the kit, with the platform's kernels for it.
+
+    For an op that multiplies by weights, each quantized format of the platform as well.
+    """
+    formats = platform.capabilities.weight_formats if name in WITH_WEIGHTS else ()
     for dtype in platform.capabilities.dtypes:
-        for spec in case_specs(dtype):
+        shapes = case_specs(dtype)
+        for spec in (*shapes, *(replace(shapes[0], weight_formats=(each,)) for each in formats)):
             kernels = platform.kernels(spec)
             yield Bound(platform, spec, bind(kernels, spec), bind({}, replace(spec, dtype="float32"))), kernels
 
@@ -67,7 +73,7 @@ def check_op(name: str, subject: Subject) -> str:
     if platform is None:
         raise NotApplicableError("the platform brings its own runner; its ops are its own")
     op, problems, bindings, count = OPS[name], list[str](), list[Binding](), 0
-    for bound, kernels in bound_specs(platform):
+    for bound, kernels in bound_specs(platform, name):
         bindings.append(next(each for each in bound.ops.bindings if each.op == name))
         is_kernel = bindings[-1].kind == "kernel"
         tolerance = bound.tolerance(op, kernels[name].numeric if is_kernel else "native")
@@ -75,7 +81,8 @@ def check_op(name: str, subject: Subject) -> str:
             count += 1
             if problem:
                 heads = f"{bound.spec.num_heads}/{bound.spec.num_kv_heads} heads of {bound.spec.head_dim}"
-                problems.append(f"{name} {bound.spec.dtype}, {heads}, case {label!r}: {problem}")
+                formats = "".join(f", {each}" for each in bound.spec.weight_formats)
+                problems.append(f"{name} {bound.spec.dtype}{formats}, {heads}, case {label!r}: {problem}")
     if problems:
         more = f"\nand {len(problems) - MAX_REPORTED} more" if len(problems) > MAX_REPORTED else ""
         raise CheckFailedError("\n".join(problems[:MAX_REPORTED]) + more)

@@ -19,9 +19,9 @@ class Part:
 class Quantization:
     """How integer values become numbers: (value - zero_point) * scale, a scale for each group of inputs.
 
-    `bits` is 4 or 8, `group_size` the inputs that share a scale (0: the whole row), `scale` [N, K / group_size] float,
-    `zero_point` the same shape or None (symmetric), `activation` says whether activations are quantized too:
-    `none`, `token` (one scale a token, at run time) or `static`.
+    `format` is int4, int8 or fp8 (whose values are floats), `bits` 4 or 8, `group_size` the inputs that share a scale
+    (0: the whole row), `scale` [N, K / group_size] float, `zero_point` the same shape or None (symmetric). `activation`
+    says what may become of activations: `none`, `token` (one scale a token or finer, at run time) or `static`.
     """
 
     format: str
@@ -58,6 +58,34 @@ class Weight:
         if quantization.zero_point is not None:
             values = values - quantization.zero_point.float().unsqueeze(-1)
         return (values * quantization.scale.float().unsqueeze(-1)).view(rows, columns).to(dtype)
+
+    def dequantized(self, dtype: torch.dtype) -> Weight:
+        """The same numbers as a plain weight in `dtype`."""
+        return replace(self, values=self.dequantize(dtype), quantization=None)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of values, scales and zero points, 4-bit values counted as half a byte."""
+        if self.values is None:
+            return 0
+        if self.quantization is None:
+            return self.values.nbytes
+        scale, zero_point = self.quantization.scale, self.quantization.zero_point
+        factors = scale.nbytes + (0 if zero_point is None else zero_point.nbytes)
+        return self.values.numel() * self.quantization.bits // 8 + factors
+
+    def to(self, device: torch.device | str) -> Weight:
+        """The same weight, not yet prepared, on a device."""
+        assert self.values is not None and self.prepared is None, "moved after it was prepared"
+        quantization = self.quantization
+        if quantization is not None:
+            zero_point = quantization.zero_point
+            quantization = replace(
+                quantization,
+                scale=quantization.scale.to(device),
+                zero_point=None if zero_point is None else zero_point.to(device),
+            )
+        return replace(self, values=self.values.to(device), quantization=quantization)
 
     def with_prepared(self, prepared: object, keep_values: bool = False) -> Weight:
         """The same weight repacked; `values` go unless kept."""

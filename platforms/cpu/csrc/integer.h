@@ -18,12 +18,13 @@ struct Codes {
 inline void quantize_row(const float* x, int64_t inputs, int64_t group, int8_t* codes, float* scales, float* sums,
                          int32_t* code_sums) {
   for (int64_t g = 0; g < inputs / group; ++g, x += group, codes += group) {
-    vf largest = zero();
+    vf largest = zero(), broken = zero();  // what is no number makes its group's scale none, or nobody would see it
     for (int64_t k = 0; k < group; k += W) {
       const vf value = load(x + k);
       largest = max(largest, max(value, sub(zero(), value)));
+      broken = fma(value, zero(), broken);
     }
-    const float scale = lane_max(largest) / 127.0f, inverse = scale > 0 ? 1.0f / scale : 0.0f;
+    const float scale = lane_max(largest) / 127.0f + sum(broken), inverse = scale > 0 ? 1.0f / scale : 0.0f;
     int32_t total = 0;
     for (int64_t k = 0; k < group; ++k) {
       const int32_t code = static_cast<int32_t>(std::lrintf(std::min(std::max(x[k] * inverse, -127.0f), 127.0f)));

@@ -6,8 +6,11 @@ import torch
 
 from anychip.weights.weight import Weight
 
-GROUP = 32
-"""Groups are multiples of this."""
+GROUPS = (128, 96, 64, 32)
+"""Inputs that a group of the library may hold, best first.
+
+Activations are quantized by the same groups: in larger ones, a few large values leave no steps for the others.
+"""
 MAX_ERROR = 1e-3
 """Relative error of a scale in float16 that is still taken."""
 
@@ -21,7 +24,8 @@ def canonical_codes(weight: Weight) -> tuple[torch.Tensor, torch.Tensor, torch.T
     assert quantization is not None, "a weight without quantization"
     assert values is not None, "a weight that was prepared before"
     group = quantization.group_size or weight.shape[1]
-    if quantization.bits not in (4, 8) or group % GROUP or weight.shape[1] % group:
+    parts = _parts(group)
+    if quantization.bits not in (4, 8) or values.is_floating_point() or weight.shape[1] % group or not parts:
         return None
     offset = 1 << (quantization.bits - 1) if values.dtype == torch.int8 else 0
     codes = values if offset == 0 else (values.to(torch.int16) + offset).to(torch.uint8)
@@ -31,11 +35,20 @@ def canonical_codes(weight: Weight) -> tuple[torch.Tensor, torch.Tensor, torch.T
     if not _close(scale, wide):
         return None
     if zero_point is None and offset:
-        return codes.contiguous(), scale.contiguous(), None, quantization.bits
+        return codes.contiguous(), _repeated(scale, parts), None, quantization.bits
     minima = -wide * (offset + (0.0 if zero_point is None else zero_point.float()))
     if not minima.half().isfinite().all():
         return None
-    return codes.contiguous(), scale.contiguous(), minima.half().contiguous(), quantization.bits
+    return codes.contiguous(), _repeated(scale, parts), _repeated(minima.half(), parts), quantization.bits
+
+
+def _parts(group: int) -> int:
+    """How many groups of the library make one of the weight; 0 if none of its sizes does."""
+    return next((group // size for size in GROUPS if group % size == 0), 0)
+
+
+def _repeated(factors: torch.Tensor, parts: int) -> torch.Tensor:
+    return factors.repeat_interleave(parts, dim=1).contiguous()
 
 
 def _close(scale: torch.Tensor, wide: torch.Tensor) -> bool:

@@ -6,7 +6,6 @@ import torch
 
 from anychip.ops.composite import GELU
 from anychip.weights.weight import Weight
-from anychip_cpu.linear import linear as plain_linear
 from anychip_cpu.native.codes import canonical_codes
 from anychip_cpu.native.library import Library
 
@@ -32,13 +31,16 @@ class NativeLinear:
         )
 
     def prepare_weight(self, weight: Weight) -> Weight:
-        """`weight` packed, its plain values given up; unchanged where the library has no form for it."""
-        values = weight.values
-        if values is None:
+        """`weight` packed, its plain values given up; codes that the library has no form for become float32."""
+        if weight.values is None:
             return weight
         if weight.quantization is not None:
             codes = canonical_codes(weight)
-            return weight if codes is None else weight.with_prepared(self._pack_codes(*codes))
+            if codes is not None:
+                return weight.with_prepared(self._pack_codes(*codes))
+            weight = weight.dequantized(torch.float32)
+        values = weight.values
+        assert values is not None, "a plain weight has its values"
         return weight.with_prepared(self._pack(values.contiguous())) if values.dtype in _TYPES else weight
 
     def packed(self, weight: Weight) -> torch.Tensor:
@@ -49,8 +51,6 @@ class NativeLinear:
 
     def linear(self, x: torch.Tensor, weight: Weight, bias: torch.Tensor | None) -> torch.Tensor:
         """See anychip.ops.linear.linear."""
-        if weight.prepared is None and weight.quantization is not None:
-            return plain_linear(x, weight, bias)
         product: torch.Tensor = self._linear(x, self.packed(weight), bias)
         return product
 

@@ -1,0 +1,50 @@
+"""What becomes of a complete matrix at load: rounded to fewer bits if asked for, then packed by the platform."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from anychip.weights.quantize import fits, quantize
+from anychip.weights.scheme import GROUP_SIZES, Scheme
+from anychip.weights.weight import Weight
+
+if TYPE_CHECKING:
+    from anychip.runner.platform import TorchPlatform
+
+
+class Preparation:
+    """Called with each matrix once; afterwards it knows their number, the bytes saved, and what to say of them."""
+
+    def __init__(self, platform: TorchPlatform, scheme: Scheme | None, dtype: torch.dtype) -> None:
+        self._platform = platform
+        self._scheme = scheme
+        self._dtype = dtype
+        self._kept = scheme is not None and scheme.format in platform.capabilities.weight_formats
+        self._count = self._quantized = 0
+        self.saved = 0
+        """Bytes of all matrices in the model's type, less those in the formats they are kept in."""
+
+    def __call__(self, weight: Weight) -> Weight:
+        """The matrix as the bound `linear` reads it."""
+        self._count += 1
+        if self._scheme is not None and fits(weight, self._scheme):
+            self._quantized += 1
+            weight = quantize(weight, self._scheme)
+            if not self._kept:
+                weight = weight.dequantized(self._dtype)
+        self.saved += weight.shape[0] * weight.shape[1] * self._dtype.itemsize - weight.nbytes
+        return self._platform.prepare_weight(weight)
+
+    def note(self) -> str:
+        """A line for the start-up log; empty where nothing was asked for."""
+        if self._scheme is None:
+            return ""
+        name, group, rest = self._scheme.format, self._scheme.group_size, self._count - self._quantized
+        line = f"quantization: {name}, {self._quantized} of {self._count} matrices"
+        if rest:
+            line += f"; {rest} have no whole groups of {group or GROUP_SIZES[0]} inputs and stay as they are"
+        if not self._kept:
+            line += f"; this platform has no kernels for {name}: rounded, then computed as {str(self._dtype)[6:]}"
+        return line

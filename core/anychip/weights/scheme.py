@@ -1,0 +1,53 @@
+"""Ways to quantize a model at load."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from anychip.config import EngineConfig
+from anychip.errors import UserError
+
+GROUP_SIZES = (32, 64, 128)
+"""Inputs that may share a scale; 0 stands for a whole row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """What becomes of a float matrix; the fields are those of `Quantization`."""
+
+    format: str
+    bits: int
+    group_size: int
+    zero_points: bool
+    activation: str
+
+
+def scheme_of(config: EngineConfig) -> Scheme | None:
+    """What `quantization` and its companions ask for. Raises `UserError` for a companion that would have no effect."""
+    group, name = config.quantization_group_size, config.quantization
+    if group is not None and (name not in ("int4", "int8") or group not in GROUP_SIZES):
+        raise UserError(
+            f"--quantization-group-size {group} does not go with --quantization {name}.",
+            f"int4 and int8 take {', '.join(map(str, GROUP_SIZES))}.",
+        )
+    if config.quantization_symmetric and name != "int4":
+        raise UserError(
+            f"--quantization-symmetric does not go with --quantization {name}.",
+            "Leave it out: int8 and fp8 are symmetric, and without --quantization nothing is quantized.",
+        )
+    if name is None:
+        return None
+    if name == "int4":
+        return Scheme("int4", 4, group or GROUP_SIZES[0], not config.quantization_symmetric, "none")
+    return Scheme(name, 8, group or 0, False, "token")
+
+
+def schemes(name: str) -> Iterator[Scheme]:
+    """Every way to quantize to a format: what a kernel for it has to take."""
+    if name == "int4":
+        yield from (Scheme(name, 4, group, points, "none") for group in GROUP_SIZES for points in (True, False))
+    elif name == "int8":
+        yield from (Scheme(name, 8, group, False, "token") for group in (0, *GROUP_SIZES))
+    elif name == "fp8":
+        yield Scheme(name, 8, 0, False, "token")
