@@ -23,6 +23,9 @@ from anychip_api.gate import HANDLER, Gate, route_path
 from anychip_api.inside import answer
 from anychip_api.openapi import describe
 from anychip_api.options import ServerOptions
+from anychip_api.pooling.embeddings import create_embeddings, pool
+from anychip_api.pooling.labels import classify
+from anychip_api.pooling.scores import create_scores, rerank
 from anychip_api.rate_limit import RateLimit
 from anychip_api.service import Handler, Service
 from anychip_api.tracing import Traced
@@ -37,6 +40,14 @@ _ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/v1/completions", create_completion),
     ("GET", "/v1/models", status.list_models),
     ("GET", "/v1/models/{model:path}", status.get_model),
+    ("POST", "/v1/embeddings", create_embeddings),
+    ("POST", "/v1/score", create_scores),
+    ("POST", "/score", create_scores),
+    ("POST", "/v1/rerank", rerank),
+    ("POST", "/v2/rerank", rerank),
+    ("POST", "/rerank", rerank),
+    ("POST", "/classify", classify),
+    ("POST", "/pooling", pool),
     ("POST", "/tokenize", texts.tokenize),
     ("POST", "/detokenize", texts.detokenize),
     ("POST", "/v1/files", batch.upload_file),

@@ -25,6 +25,8 @@ async def read_schema(service: Service, request: Request, schema: type[S]) -> tu
     """
     _check_content_type(request)
     body = schema.model_validate_json(await _read(request, service.options.max_body_bytes))
+    if isinstance(body, GenerationRequest):
+        service.engine.inputs.require("generate")
     ignored = check_extra_fields(body.model_extra or {}, service.options.strict_fields)
     if isinstance(body, GenerationRequest) and body.stream_options:
         ignored += [f"stream_options.{name}" for name in body.stream_options.model_extra or {}]

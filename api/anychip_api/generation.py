@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, contextmanager
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.types import Receive
 
@@ -30,6 +30,7 @@ MAX_SEQUENCES = 2048
 """Most sequences that one HTTP request may start."""
 
 Prompt = str | list[int]
+P = TypeVar("P")
 
 
 class Generation:
@@ -154,28 +155,34 @@ def start(
             "Send several smaller requests.",
         )
     service.admission.check(len(prompts) * params.n)
-    engine = service.engine
+
+    def submit(prompt: Prompt) -> RequestStream:
+        return service.engine.submit(
+            prompt,
+            params,
+            request_id=request_id,
+            priority=request.priority or 0,
+            cache_salt=request.cache_salt or "",
+            add_special_tokens=request.add_special_tokens is not False,
+        )
+
+    return Generation(service, submit_all(prompts, submit), params.n, time_allowed(service, request.request_timeout))
+
+
+def submit_all(prompts: Sequence[P], submit: Callable[[P], RequestStream]) -> list[RequestStream]:
+    """Submit each prompt; if one is refused, none runs."""
     streams: list[RequestStream] = []
     try:
         for prompt in prompts:
-            streams.append(
-                engine.submit(
-                    prompt,
-                    params,
-                    request_id=request_id,
-                    priority=request.priority or 0,
-                    cache_salt=request.cache_salt or "",
-                    add_special_tokens=request.add_special_tokens is not False,
-                )
-            )
+            streams.append(submit(prompt))
     except Exception:
         for stream in streams:
             stream.abort()
         raise
-    return Generation(service, streams, params.n, _time_allowed(service, request))
+    return streams
 
 
-def _time_allowed(service: Service, request: GenerationRequest) -> float | None:
+def time_allowed(service: Service, asked: float | None) -> float | None:
     """Seconds that a request may take: the shorter of the server's and its own."""
-    limits = [limit for limit in (service.options.request_timeout, request.request_timeout) if limit is not None]
+    limits = [limit for limit in (service.options.request_timeout, asked) if limit is not None]
     return min(limits, default=None)

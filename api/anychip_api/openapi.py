@@ -7,12 +7,27 @@ from collections.abc import Iterable
 from typing import Any
 
 from anychip_api.batch.schema import BatchRequest
+from anychip_api.pooling.schemas import (
+    ClassificationRequest,
+    EmbeddingRequest,
+    RerankRequest,
+    ScoreRequest,
+    VectorRequest,
+)
 from anychip_api.schemas import ChatRequest, CompletionRequest, DetokenizeRequest, Schema, TokenizeRequest
 
 _BODIES: dict[str, type[Schema]] = {
     "/v1/chat/completions": ChatRequest,
     "/v1/completions": CompletionRequest,
     "/v1/batches": BatchRequest,
+    "/v1/embeddings": EmbeddingRequest,
+    "/v1/score": ScoreRequest,
+    "/score": ScoreRequest,
+    "/v1/rerank": RerankRequest,
+    "/v2/rerank": RerankRequest,
+    "/rerank": RerankRequest,
+    "/classify": ClassificationRequest,
+    "/pooling": VectorRequest,
     "/tokenize": TokenizeRequest,
     "/detokenize": DetokenizeRequest,
 }

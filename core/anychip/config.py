@@ -32,7 +32,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Everything the engine can be told; names are those vLLM users know. Sizes are tokens unless they say bytes."""
 
     model: str = "demo"
-    """A folder, a .gguf file, a Hugging Face id, or `demo`."""
+    """A folder, a .gguf file, a Hugging Face id, `demo`, or `demo-embeddings`."""
     revision: str | None = None
     """Branch, tag or commit of a Hugging Face id."""
     tokenizer: str | None = None
@@ -84,7 +84,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     native_kernels: str = "auto"
     """Which build of a platform's own compiled kernels to use, by its name there; `none` leaves them out."""
     cache_dir: str = "~/.cache/anychip"
-    """Where the demo model and compiled kernels are kept."""
+    """Where the demo models and compiled kernels are kept."""
     hf_token: str | None = None
     """Access token of Hugging Face; HF_TOKEN is read too."""
     chat_template: str | None = None

@@ -156,9 +156,9 @@ class LLM:
     ) -> list[PooledRequestOutput[PoolingOutput]]:
         """What the model makes of each text: an embedding, or its labels' values."""
         params = pooling_params or PoolingParams()
-        embeds = "embed" in self.engine.info.tasks
-        finish = self._vectors.embedding if embeds else self._vectors.activated
-        found = self._pool(_as_list(prompts), params, "embed" if embeds else "classify", use_tqdm)
+        task = self._vectors.plain_task
+        finish = self._vectors.embedding if task == "embed" else self._vectors.activated
+        found = self._pool(_as_list(prompts), params, task, use_tqdm)
         return [_pooled(one, PoolingOutput(finish(vector, params))) for one, vector in found]
 
     def close(self) -> None:

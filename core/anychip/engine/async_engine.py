@@ -13,7 +13,7 @@ from anychip.config import EngineConfig
 from anychip.engine.channel import LENGTH, FrameBuffer
 from anychip.engine.collect import Collected, Collector
 from anychip.engine.detached import run_detached
-from anychip.engine.input import InputProcessor, Prompt, default_sampling, model_tokenizer
+from anychip.engine.input import InputProcessor, PreparedRequest, Prompt, default_sampling, model_tokenizer
 from anychip.engine.locate import locate_model
 from anychip.engine.messages import (
     Abort,
@@ -30,11 +30,14 @@ from anychip.engine.messages import (
     encode,
 )
 from anychip.engine.outputs import RequestOutput
+from anychip.engine.pooling import Pair, VectorInputs
 from anychip.engine.results import Gathered
 from anychip.engine.spawn import EngineProcess, spawn_engine
 from anychip.engine.stream import RequestStream
 from anychip.errors import EngineDeadError, UserError
 from anychip.plugin.contract import ModelSource
+from anychip.plugin.tasks import Task
+from anychip.pooling_params import PoolingParams
 from anychip.sampling_params import SamplingParams
 from anychip.text.chat_template import ChatTemplate
 from anychip.text.tokenizer import Tokenizer
@@ -50,6 +53,7 @@ class AsyncEngine:
     tokenizer: Tokenizer | None
     info: EngineInfo
     inputs: InputProcessor
+    vectors: VectorInputs
     default_sampling: dict[str, Any]
 
     def __init__(self, config: EngineConfig, progress: ProgressCallback | None, engine: EngineProcess) -> None:
@@ -86,6 +90,7 @@ class AsyncEngine:
             await self.close()
             raise
         self.inputs = InputProcessor(self.source, self.tokenizer, self.info, config.seed)
+        self.vectors = VectorInputs(self.source, self.inputs)
         self.default_sampling = default_sampling(config, self.source)
         return self
 
@@ -124,6 +129,35 @@ class AsyncEngine:
         prepared = self.inputs.prepare(
             prompt, params, priority=priority, cache_salt=cache_salt, add_special_tokens=add_special_tokens
         )
+        return self._start(prepared, request_id)
+
+    def submit_vector(
+        self,
+        prompt: Prompt | Pair,
+        params: PoolingParams,
+        task: Task,
+        *,
+        request_id: str | None = None,
+        prompt_name: str | None = None,
+        priority: int = 0,
+        cache_salt: str = "",
+        add_special_tokens: bool = True,
+    ) -> RequestStream:
+        """The same for a vector, which is in the stream's one delta, raw. `vectors` makes of it what was asked for."""
+        if self.dead:
+            raise EngineDeadError(self.last_words)
+        prepared = self.vectors.prepare(
+            prompt,
+            params,
+            task,
+            prompt_name=prompt_name,
+            priority=priority,
+            cache_salt=cache_salt,
+            add_special_tokens=add_special_tokens,
+        )
+        return self._start(prepared, request_id)
+
+    def _start(self, prepared: PreparedRequest, request_id: str | None) -> RequestStream:
         collected = Collected(request_id or f"req-{uuid.uuid4().hex}", prepared, self.tokenizer)
         stream = RequestStream(self, collected)
         self._collector.open(collected)

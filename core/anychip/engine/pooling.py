@@ -103,6 +103,11 @@ class VectorInputs:
         return vector if params.use_activation is False else _ACTIVATIONS[self._activation](vector)
 
     @property
+    def plain_task(self) -> Task:
+        """What the model makes of one text: an embedding, else its labels."""
+        return "embed" if "embed" in self.info.tasks else "classify"
+
+    @property
     def scores_pairs(self) -> bool:
         """Whether a pair is one prompt, as for a cross-encoder; else two embeddings are compared."""
         return "classify" in self.info.tasks

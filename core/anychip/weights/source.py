@@ -8,6 +8,7 @@ from typing import Any
 from anychip.errors import UserError
 from anychip.plugin.contract import ModelSource
 from anychip.weights.demo import demo_model
+from anychip.weights.demo_embeddings import demo_embeddings
 from anychip.weights.files import safetensors_files
 from anychip.weights.gguf_config import gguf_config, gguf_generation_config
 from anychip.weights.gguf_metadata import GGUFFile
@@ -16,7 +17,8 @@ from anychip.weights.json_file import read_json_object, read_optional_json_objec
 from anychip.weights.progress import Progress
 from anychip.weights.sentence import read_sentence_files
 
-DEMO = "demo"
+DEMO, DEMO_EMBEDDINGS = "demo", "demo-embeddings"
+CACHE = Path("~/.cache/anychip")
 _GGUF_FILE_PARTS = 3
 
 
@@ -28,15 +30,17 @@ def resolve_model(
     progress: Progress | None = None,
     weights: bool = True,
 ) -> ModelSource:
-    """Find a model: `demo`, a folder, a .gguf file, a hub id, or `owner/repository/file.gguf` on the hub.
+    """Find a model: a demo, a folder, a .gguf file, a hub id, or `owner/repository/file.gguf` on the hub.
 
-    `cache_dir` keeps the demo model; hub models lie in the hub's own cache. `progress` follows the demo's download.
+    `cache_dir` keeps the demo models; hub models lie in the hub's own cache. `progress` follows the demo's download.
     `weights=False` neither fetches nor asks for weights. The repository's Python files are never fetched or run.
     Raises `UserError` naming what is missing or cannot be read.
     """
     path = Path(name_or_path).expanduser()
     if name_or_path == DEMO and not path.exists():
-        return _gguf(demo_model(cache_dir or Path("~/.cache/anychip"), progress), DEMO)
+        return _gguf(demo_model(cache_dir or CACHE, progress), DEMO)
+    if name_or_path == DEMO_EMBEDDINGS and not path.exists():
+        return _folder(demo_embeddings(cache_dir or CACHE, progress), DEMO_EMBEDDINGS, weights)
     if path.is_dir():
         return _folder(path, name_or_path, weights)
     if path.exists():

@@ -1,0 +1,1 @@
+"""The routes of models that give vectors: embeddings, scores, labels."""
