@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import torch
 
-from anychip.models.decoder import GatedMLP
+from anychip.models.feed_forward import GatedMLP
 from anychip.ops import activation, attention, linear, norm, rope
 from anychip.ops.op import Kernel
 from anychip.plugin import Capabilities, Memory, PlatformSpec, Probe, hookimpl

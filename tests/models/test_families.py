@@ -34,6 +34,8 @@ LLAMA3 = {
 }
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
 
+SPARSE = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
+
 OURS: list[tuple[str, dict[str, Any]]] = [
     ("llama", {}),
     ("llama", {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True, "hidden_act": "gelu"}),
@@ -42,11 +44,13 @@ OURS: list[tuple[str, dict[str, Any]]] = [
     ("qwen2", {"use_sliding_window": True, "sliding_window": 7, "max_window_layers": 1}),
     ("qwen2", {"tie_word_embeddings": True}),
     ("qwen3", {"head_dim": 12}),
+    ("qwen3_moe", {**SPARSE, "head_dim": 8}),
+    ("qwen3_moe", {**SPARSE, "head_dim": 8, "norm_topk_prob": True, "mlp_only_layers": [0]}),
+    ("qwen2_moe", {**SPARSE, "shared_expert_intermediate_size": 32, "decoder_sparse_step": 2}),
     ("mistral", {"sliding_window": 5, "head_dim": 16}),
     ("mistral", {"sliding_window": None}),
 ]
 
-SPARSE = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
 THEIRS: list[tuple[str, dict[str, Any]]] = [
     ("gemma", {"head_dim": 8}),
     ("gemma2", {"head_dim": 8, "sliding_window": 5, "query_pre_attn_scalar": 8}),
@@ -61,8 +65,6 @@ THEIRS: list[tuple[str, dict[str, Any]]] = [
     ("opt", {"ffn_dim": 64, "word_embed_proj_dim": 48}),
     ("cohere", {}),
     ("cohere2", {"sliding_window": 5, "num_hidden_layers": 5}),
-    ("qwen2_moe", {**SPARSE, "shared_expert_intermediate_size": 32}),
-    ("qwen3_moe", {**SPARSE, "head_dim": 8}),
     ("mixtral", {"num_local_experts": 4, "sliding_window": None}),
     ("granitemoe", {"num_local_experts": 4}),
     ("gpt_oss", {"head_dim": 8, "sliding_window": 5, "num_local_experts": 4, "num_experts_per_tok": 2}),

@@ -18,7 +18,8 @@ from anychip.weights.weight import Weight
 
 SPEC = case_specs("float32")[0]
 FAMILY = [name for name, op in OPS.items() if op.family == "attention" and not op.composite]
-PLAIN = [name for name, op in OPS.items() if not op.composite]
+PLAIN = [name for name, op in OPS.items() if not op.composite and op.used(SPEC)]
+UNUSED = {name for name, op in OPS.items() if not op.used(SPEC)}
 
 
 def own_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
@@ -40,7 +41,17 @@ def kinds(ops: Parts) -> dict[str, str]:
 def test_without_kernels_all_is_reference_or_decomposition() -> None:
     found = kinds(bind({}, SPEC))
     assert {name for name, kind in found.items() if kind == "reference"} == set(PLAIN)
-    assert {name for name, kind in found.items() if kind == "decomposition"} == set(OPS) - set(PLAIN)
+    assert {name for name, kind in found.items() if kind == "decomposition"} == set(OPS) - set(PLAIN) - UNUSED
+
+
+def test_an_op_that_the_model_never_calls_is_missed_by_nobody() -> None:
+    assert {"route", "experts"} == UNUSED
+    assert {kinds(bind({}, SPEC))[name] for name in UNUSED} == {"unused"}
+    assert "experts" not in describe(bind({}, SPEC))
+    sparse = replace(SPEC, num_experts=4, experts_per_token=2, expert_size=8)
+    assert "experts" in describe(bind({}, sparse))
+    with pytest.raises(UserError, match="experts"):
+        bind(references(PLAIN), sparse, strict=True)
 
 
 def test_a_kernel_is_taken_and_composites_go_through_it() -> None:

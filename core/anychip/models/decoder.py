@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 from anychip.models.decoder_config import DecoderConfig
+from anychip.models.feed_forward import feed_forward
 from anychip.models.layers import Embedding, Linear, Norm
 from anychip.models.model import Model
 from anychip.models.rotary import rotary_table
 from anychip.models.step import StepContext
-from anychip.ops.composite import gated
 from anychip.ops.op import OpSpec
 from anychip.ops.parts import Ops
 from anychip.plugin.contract import KVSpec, Plane
@@ -46,25 +46,6 @@ class Attention(nn.Module):
         return result
 
 
-class GatedMLP(nn.Module):
-    """Gated feed-forward network (Shazeer, 2020)."""
-
-    def __init__(self, config: DecoderConfig, ops: Ops, dtype: torch.dtype) -> None:
-        super().__init__()
-        self.ops, self.activation = ops, config.activation
-        inner = config.intermediate_size
-        parts = {"gate_proj": inner, "up_proj": inner}
-        self.gate_up = Linear(ops, config.hidden_size, parts, dtype, config.mlp_bias)
-        self.down_proj = Linear(ops, inner, {"down_proj": config.hidden_size}, dtype, config.mlp_bias)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[T, H] -> [T, H]."""
-        if self.gate_up.bias is None:
-            return self.ops.gated_mlp(x, self.gate_up.weight, self.down_proj.weight, self.activation)
-        result: torch.Tensor = self.down_proj(gated(self.ops, self.gate_up(x), self.activation))
-        return result
-
-
 class DecoderLayer(nn.Module):
     """Attention, then the feed-forward network, each on the normalized residual stream."""
 
@@ -74,7 +55,7 @@ class DecoderLayer(nn.Module):
         self.input_layernorm = Norm(ops, config.hidden_size, config.eps, dtype)
         self.self_attn = Attention(config, ops, dtype, layer)
         self.post_attention_layernorm = Norm(ops, config.hidden_size, config.eps, dtype)
-        self.mlp = GatedMLP(config, ops, dtype)
+        self.mlp = feed_forward(config, ops, dtype, layer)
 
     def forward(
         self, x: torch.Tensor, residual: torch.Tensor | None, table: torch.Tensor, step: StepContext

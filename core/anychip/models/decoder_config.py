@@ -13,6 +13,22 @@ from anychip.ops.op import OpSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertsConfig:
+    """What a mixture-of-experts layer is made of."""
+
+    count: int
+    per_token: int
+    size: int
+    """Inner size of one expert."""
+    renormalize: bool
+    """The shares of a token's experts add up to one."""
+    layers: frozenset[int]
+    """Layers that have experts; the others have one network."""
+    shared_size: int = 0
+    """Inner size of the expert that sees every token; 0: there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderConfig:
     """What distinguishes one member of the Llama lineage from another."""
 
@@ -34,6 +50,7 @@ class DecoderConfig:
     mlp_bias: bool = False
     head_norms: bool = False
     """Queries and keys are normalized a head at a time."""
+    experts: ExpertsConfig | None = None
 
     @property
     def num_layers(self) -> int:
@@ -52,6 +69,9 @@ class DecoderConfig:
             intermediate_size=self.intermediate_size,
             block_size=block_size,
             windows=tuple(sorted({window for window in self.windows if window is not None})),
+            num_experts=self.experts.count if self.experts else 0,
+            experts_per_token=self.experts.per_token if self.experts else 0,
+            expert_size=self.experts.size if self.experts else 0,
         )
 
 
@@ -99,6 +119,24 @@ def read_decoder(
         output_bias=output_bias,
         mlp_bias=mlp_bias,
         head_norms=head_norms,
+    )
+
+
+def read_experts(config: Mapping[str, Any], shared_size: int = 0) -> ExpertsConfig:
+    """Qwen's rule: every `decoder_sparse_step`-th layer has experts, but not those in `mlp_only_layers`."""
+    step, dense = whole(config, "decoder_sparse_step", 1), config.get("mlp_only_layers") or ()
+    layers = range(whole(config, "num_hidden_layers"))
+    count = whole(config, "num_experts", whole(config, "num_local_experts", 128))
+    per_token = whole(config, "num_experts_per_tok")
+    if per_token > count:
+        raise UserError(f"The model's config sends a token to {per_token} of {count} experts.")
+    return ExpertsConfig(
+        count=count,
+        per_token=per_token,
+        size=whole(config, "moe_intermediate_size"),
+        renormalize=bool(config.get("norm_topk_prob", False)),
+        layers=frozenset(layer for layer in layers if (layer + 1) % step == 0 and layer not in dense),
+        shared_size=shared_size,
     )
 
 

@@ -24,12 +24,20 @@ class Linear(nn.Module):
 
     bias: nn.Parameter | None
 
-    def __init__(self, ops: Ops, in_features: int, parts: Mapping[str, int], dtype: torch.dtype, bias: bool) -> None:
+    def __init__(
+        self,
+        ops: Ops,
+        in_features: int,
+        parts: Mapping[str, int],
+        dtype: torch.dtype,
+        bias: bool,
+        matrices: int = 1,
+    ) -> None:
         super().__init__()
         self.ops = ops
         shape = (sum(parts.values()), in_features)
         values = torch.empty(shape, dtype=dtype, device="meta")
-        self.weight = Weight(values, shape, tuple(Part(name, rows) for name, rows in parts.items()))
+        self.weight = Weight(values, shape, tuple(Part(name, rows) for name, rows in parts.items()), matrices=matrices)
         self.bias = empty_parameter(shape[0], dtype=dtype) if bias else None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -18,7 +18,9 @@ MODELS: Mapping[str, str] = MappingProxyType(
         "llama": "anychip.models.llama:LlamaModel",
         "mistral": "anychip.models.mistral:MistralModel",
         "qwen2": "anychip.models.qwen2:Qwen2Model",
+        "qwen2_moe": "anychip.models.qwen2_moe:Qwen2MoeModel",
         "qwen3": "anychip.models.qwen3:Qwen3Model",
+        "qwen3_moe": "anychip.models.qwen3_moe:Qwen3MoeModel",
         "roberta": "anychip.models.roberta:RobertaModel",
         "xlm-roberta": "anychip.models.roberta:RobertaModel",
     }

@@ -88,6 +88,8 @@ def _resolve(op: Op, kernels: Mapping[str, Kernel], spec: OpSpec) -> Binding:
         reasons = _family_reasons(op.family, kernels, spec)
     if not reasons:
         return Binding(op.name, "kernel")
+    if not op.used(spec):
+        return Binding(op.name, "unused", tuple(reasons))
     return Binding(op.name, "decomposition" if op.composite else "reference", tuple(reasons))
 
 

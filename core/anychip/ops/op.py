@@ -55,6 +55,10 @@ class OpSpec:
     sinks: bool = False
     weight_formats: tuple[str, ...] = ()
     """Quantized formats in use, e.g. ("int4",)."""
+    num_experts: int = 0
+    experts_per_token: int = 0
+    expert_size: int = 0
+    """Inner size of one expert."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,10 @@ class Case:
     label: str
     arguments: tuple[Any, ...]
     writes: tuple[int, ...] = ()
+
+
+def _always(spec: OpSpec) -> bool:
+    return True
 
 
 def _never(spec: OpSpec) -> list[str]:
@@ -91,12 +99,14 @@ class Op:
     family: str = ""
     """Ops of one family share private data (a cache layout, a plan): all of them come from one provider, or none."""
     tolerance: Mapping[tuple[NumericClass, str], float] = field(default_factory=lambda: TOLERANCE)
+    used: Callable[[OpSpec], bool] = _always
+    """Whether a model of this shape calls the op; one that is not used is missed by nobody."""
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """How one op was resolved: `kernel`, `decomposition` (of a composite) or `reference`, and why."""
+    """How one op was resolved: `kernel`, `decomposition` (of a composite), `reference` or `unused`, and why."""
 
     op: str
-    kind: Literal["kernel", "decomposition", "reference"]
+    kind: Literal["kernel", "decomposition", "reference", "unused"]
     reasons: tuple[str, ...] = ()

@@ -38,6 +38,8 @@ class Parts:
     rope: Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
     linear: Callable[[Tensor, Weight, Tensor | None], Tensor]
     embedding: Callable[[Tensor, Tensor], Tensor]
+    route: Callable[[Tensor, int, bool], tuple[Tensor, Tensor]]
+    experts: Callable[[Tensor, Weight, Weight, Tensor, Tensor, str], Tensor]
     new_cache: Callable[[KVSpec, int, int, torch.device | str], Any]
     copy_blocks: Callable[[Any, Tensor, Tensor], None]
     plan_attention: Callable[[AttentionInputs, KVSpec, int], Any]

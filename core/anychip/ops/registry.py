@@ -9,6 +9,7 @@ from anychip.ops import attention, composite
 from anychip.ops import attention_cases as cases
 from anychip.ops.activation import ACTIVATION_OPS
 from anychip.ops.composite_cases import gated_mlp_cases, norm_linear_cases, qk_norm_rope_kv_write_cases
+from anychip.ops.experts import EXPERT_OPS
 from anychip.ops.linear import LINEAR_OPS
 from anychip.ops.norm import NORM_OPS
 from anychip.ops.op import Op
@@ -37,7 +38,8 @@ COMPOSITE_OPS = (
 )
 
 _ALL = (
-    *NORM_OPS, *ACTIVATION_OPS, *ROPE_OPS, *LINEAR_OPS, *ATTENTION_OPS, *RAGGED_OPS, *SAMPLE_OPS, *COMPOSITE_OPS,
+    *NORM_OPS, *ACTIVATION_OPS, *ROPE_OPS, *LINEAR_OPS, *EXPERT_OPS, *ATTENTION_OPS, *RAGGED_OPS, *SAMPLE_OPS,
+    *COMPOSITE_OPS,
 )  # fmt: skip
 
 OPS: Mapping[str, Op] = MappingProxyType({op.name: op for op in _ALL})

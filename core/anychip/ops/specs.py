@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from anychip.ops.op import OpSpec
 
-# (heads, cached heads, head size, block size, windows, softcap, sinks)
+# (heads, cached heads, head size, block size, windows, softcap, sinks, experts, experts a token)
 _SHAPES = (
-    (4, 4, 32, 16, (), False, False),
-    (9, 3, 64, 16, (24,), False, False),
-    (8, 2, 80, 32, (1, 70), True, False),
-    (8, 1, 16, 8, (5,), False, True),
+    (4, 4, 32, 16, (), False, False, 0, 0),
+    (9, 3, 64, 16, (24,), False, False, 6, 1),
+    (8, 2, 80, 32, (1, 70), True, False, 16, 4),
+    (8, 1, 16, 8, (5,), False, True, 0, 0),
 )
 
 
@@ -28,6 +28,9 @@ def case_specs(dtype: str) -> tuple[OpSpec, ...]:
             windows=windows,
             softcap=softcap,
             sinks=sinks,
+            num_experts=experts,
+            experts_per_token=per_token,
+            expert_size=heads * 8 if experts else 0,
         )
-        for heads, kv_heads, head_dim, block_size, windows, softcap, sinks in _SHAPES
+        for heads, kv_heads, head_dim, block_size, windows, softcap, sinks, experts, per_token in _SHAPES
     )

@@ -50,7 +50,8 @@ def _bindings(platform: TorchPlatform) -> dict[str, list[Binding]]:
     for dtype in platform.capabilities.dtypes:
         for spec in case_specs(dtype):
             for binding in bind(platform.kernels(spec), spec).bindings:
-                found[binding.op].append(binding)
+                if binding.kind != "unused":
+                    found[binding.op].append(binding)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -31,6 +32,11 @@ class Quantization:
     zero_point: torch.Tensor | None = None
     activation: str = "none"
 
+    def on_each(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Quantization:
+        """The same with scales and zero points passed through `change`."""
+        zero_point = None if self.zero_point is None else change(self.zero_point)
+        return replace(self, scale=change(self.scale), zero_point=zero_point)
+
 
 @dataclass(frozen=True, slots=True)
 class Weight:
@@ -45,6 +51,8 @@ class Weight:
     parts: tuple[Part, ...] = ()
     quantization: Quantization | None = None
     prepared: object | None = None
+    matrices: int = 1
+    """Matrices of equal shape that are stacked by rows, a model's experts; each has N / matrices rows."""
 
     def dequantize(self, dtype: torch.dtype) -> torch.Tensor:
         """[N, K] in `dtype`. The definition of what the weight means."""
@@ -77,15 +85,24 @@ class Weight:
     def to(self, device: torch.device | str) -> Weight:
         """The same weight, not yet prepared, on a device."""
         assert self.values is not None and self.prepared is None, "moved after it was prepared"
-        quantization = self.quantization
-        if quantization is not None:
-            zero_point = quantization.zero_point
-            quantization = replace(
-                quantization,
-                scale=quantization.scale.to(device),
-                zero_point=None if zero_point is None else zero_point.to(device),
-            )
+        quantization = None if self.quantization is None else self.quantization.on_each(lambda each: each.to(device))
         return replace(self, values=self.values.to(device), quantization=quantization)
+
+    def stacked(self, matrices: int) -> Weight:
+        """The same weight, understood as that many matrices one below the other."""
+        assert self.shape[0] % matrices == 0, "stacked matrices have equal shapes"
+        return replace(self, matrices=matrices)
+
+    def split(self) -> tuple[Weight, ...]:
+        """Its matrices, as views."""
+        rows = self.shape[0] // self.matrices
+        return tuple(self._rows(first, rows) for first in range(0, self.shape[0], rows))
+
+    def _rows(self, first: int, rows: int) -> Weight:
+        assert self.values is not None, "the platform dropped this weight's values"
+        mine = slice(first, first + rows)
+        quantization = None if self.quantization is None else self.quantization.on_each(lambda each: each[mine])
+        return Weight(self.values[mine], (rows, self.shape[1]), quantization=quantization)
 
     def with_prepared(self, prepared: object, keep_values: bool = False) -> Weight:
         """The same weight repacked; `values` go unless kept."""

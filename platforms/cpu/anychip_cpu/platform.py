@@ -13,6 +13,7 @@ from anychip.plugin.contract import Capabilities, Memory, Runner
 from anychip.runner import TorchPlatform
 from anychip.runner.host_memory import host_memory
 from anychip.weights.weight import Weight
+from anychip_cpu.experts import prepare_experts
 from anychip_cpu.kernels import cpu_kernels
 from anychip_cpu.linear import prepare_weight
 from anychip_cpu.native.kernels import native_kernels
@@ -75,4 +76,5 @@ class CpuPlatform(TorchPlatform):
     def prepare_weight(self, weight: Weight, out: Weight | None = None) -> Weight:
         """Pack for the native kernels or for oneDNN; a reload packs anew and lets go of `out`."""
         library = self._native.library
-        return NativeLinear(library).prepare_weight(weight) if library else prepare_weight(weight)
+        prepare = NativeLinear(library).prepare_weight if library else prepare_weight
+        return prepare(weight) if weight.matrices == 1 else prepare_experts(weight, prepare)

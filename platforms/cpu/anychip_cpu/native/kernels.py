@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from anychip.ops.op import Kernel, NumericClass, OpSpec
+from anychip_cpu.experts import Experts
 from anychip_cpu.native.attention import NativeAttention, plan_attention, unsupported
 from anychip_cpu.native.cache import copy_blocks, new_cache
 from anychip_cpu.native.library import Library
 from anychip_cpu.native.linear import NativeLinear
 
-WITH_WEIGHTS = ("linear", "norm_linear", "gated_mlp")
+WITH_WEIGHTS = ("linear", "experts", "norm_linear", "gated_mlp")
 
 
 def native_kernels(library: Library, spec: OpSpec) -> Mapping[str, Kernel]:
@@ -33,6 +34,7 @@ def _row_functions(linear: NativeLinear) -> dict[str, Callable[..., Any]]:
         "silu_mul": linear.silu_mul,
         "gelu_mul": linear.gelu_mul,
         "linear": linear.linear,
+        "experts": Experts(linear.linear, linear.silu_mul, linear.gelu_mul).experts,
         "norm_linear": linear.norm_linear,
         "gated_mlp": linear.gated_mlp,
         "greedy": linear.greedy,

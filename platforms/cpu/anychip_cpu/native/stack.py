@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from anychip.models.decoder import Attention, DecoderLayer, DecoderStack, GatedMLP
+from anychip.models.decoder import Attention, DecoderLayer, DecoderStack
+from anychip.models.feed_forward import GatedMLP
 from anychip.models.layers import Embedding, Linear, Norm
 from anychip.models.step import StepContext
 from anychip.ops.op import OpSpec
@@ -51,7 +52,7 @@ class NativeStack(nn.Module):
         self.embed_tokens: Embedding = stack.embed_tokens
         self.register_buffer("table", stack.table.float().contiguous(), persistent=False)
         layers = [layer for layer in stack.layers if isinstance(layer, DecoderLayer)]
-        mlp = layers[0].mlp
+        mlp = _network(layers[0])
         shape = [spec.hidden_size, spec.num_heads, spec.num_kv_heads, spec.head_dim, mlp.down_proj.weight.shape[1]]
         shape.append(ACTIVATIONS[mlp.activation])
         tensors = [tensor for layer in layers for tensor in _tensors(layer)]
@@ -83,7 +84,7 @@ class NativeStack(nn.Module):
 
 def _tensors(layer: DecoderLayer) -> Iterator[torch.Tensor]:
     """In the order of `Layer` in stack.h."""
-    attention, mlp = layer.self_attn, layer.mlp
+    attention, mlp = layer.self_attn, _network(layer)
     yield _wide(layer.input_layernorm.weight)
     yield _packed(attention.qkv)
     yield _wide(attention.qkv.bias)
@@ -94,6 +95,11 @@ def _tensors(layer: DecoderLayer) -> Iterator[torch.Tensor]:
     yield _wide(layer.post_attention_layernorm.weight)
     yield _packed(mlp.gate_up)
     yield _packed(mlp.down_proj)
+
+
+def _network(layer: DecoderLayer) -> GatedMLP:
+    assert isinstance(layer.mlp, GatedMLP), "checked by lower_stack"
+    return layer.mlp
 
 
 def _packed(linear: Linear) -> torch.Tensor:
