@@ -41,6 +41,7 @@ class EncoderConfig:
             vocab_size=self.vocab_size,
             intermediate_size=self.intermediate_size,
             block_size=block_size,
+            encoder=True,
         )
 
 

@@ -75,11 +75,7 @@ def _experts_cases(generator: torch.Generator, spec: OpSpec) -> Iterator[Case]:
     yield Case("all tokens to the first experts", (x, gate_up, down, shares, crowd, "silu"))
 
 
-def _has_experts(spec: OpSpec) -> bool:
-    return spec.num_experts > 0
-
-
 EXPERT_OPS = (
-    Op("route", route, _route_cases, used=_has_experts),
-    Op("experts", experts, _experts_cases, used=_has_experts),
+    Op("route", route, _route_cases, used=lambda spec: spec.num_experts > 0),
+    Op("experts", experts, _experts_cases, used=lambda spec: spec.num_experts > 0),
 )

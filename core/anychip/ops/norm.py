@@ -71,5 +71,5 @@ def _layer_norm_cases(generator: torch.Generator, spec: OpSpec) -> Iterator[Case
 NORM_OPS = (
     Op("rms_norm", rms_norm, _norm_cases),
     Op("add_rms_norm", add_rms_norm, _add_norm_cases),
-    Op("layer_norm", layer_norm, _layer_norm_cases),
+    Op("layer_norm", layer_norm, _layer_norm_cases, used=lambda spec: spec.encoder),
 )

@@ -55,6 +55,8 @@ class OpSpec:
     sinks: bool = False
     weight_formats: tuple[str, ...] = ()
     """Quantized formats in use, e.g. ("int4",)."""
+    encoder: bool = False
+    """Tokens see their whole sequence, and nothing is cached."""
     num_experts: int = 0
     experts_per_token: int = 0
     expert_size: int = 0

@@ -81,4 +81,4 @@ def _ragged_cases(generator: torch.Generator, spec: OpSpec) -> Iterator[Case]:
             yield Case("strided", (strided(q), strided(k), strided(v), Ragged.of(lengths), scale))
 
 
-RAGGED_OPS = (Op("ragged_attention", ragged_attention, _ragged_cases),)
+RAGGED_OPS = (Op("ragged_attention", ragged_attention, _ragged_cases, used=lambda spec: spec.encoder),)

@@ -14,7 +14,7 @@ _SHAPES = (
 
 
 def case_specs(dtype: str) -> tuple[OpSpec, ...]:
-    """Small models in `dtype` with grouped-query ratios 1, 3, 4 and 8."""
+    """Small models in `dtype` with grouped-query ratios 1, 3, 4 and 8; some are encoders, some have experts."""
     return tuple(
         OpSpec(
             dtype=dtype,
@@ -28,6 +28,7 @@ def case_specs(dtype: str) -> tuple[OpSpec, ...]:
             windows=windows,
             softcap=softcap,
             sinks=sinks,
+            encoder=not windows,
             num_experts=experts,
             experts_per_token=per_token,
             expert_size=heads * 8 if experts else 0,
