@@ -43,7 +43,7 @@ class Experts(nn.Module):
         self.ops, self.activation = ops, config.activation
         self.per_token, self.renormalize = experts.per_token, experts.renormalize
         hidden, count, size = config.hidden_size, experts.count, experts.size
-        self.router = Linear(ops, hidden, {"gate": count}, dtype, bias=False)
+        self.router = Linear(ops, hidden, {"gate": count}, dtype, bias=False, exact=True)
         inner = {f"experts.{index}.{name}": size for index in range(count) for name in ("gate_proj", "up_proj")}
         self.gate_up = Linear(ops, hidden, inner, dtype, bias=False, matrices=count)
         outer = {f"experts.{index}.down_proj": hidden for index in range(count)}

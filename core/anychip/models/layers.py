@@ -32,12 +32,14 @@ class Linear(nn.Module):
         dtype: torch.dtype,
         bias: bool,
         matrices: int = 1,
+        exact: bool = False,
     ) -> None:
         super().__init__()
         self.ops = ops
         shape = (sum(parts.values()), in_features)
         values = torch.empty(shape, dtype=dtype, device="meta")
-        self.weight = Weight(values, shape, tuple(Part(name, rows) for name, rows in parts.items()), matrices=matrices)
+        named = tuple(Part(name, rows) for name, rows in parts.items())
+        self.weight = Weight(values, shape, named, matrices=matrices, exact=exact)
         self.bias = empty_parameter(shape[0], dtype=dtype) if bias else None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -44,7 +44,7 @@ class Preparation:
         name, group, rest = self._scheme.format, self._scheme.group_size, self._count - self._quantized
         line = f"quantization: {name}, {self._quantized} of {self._count} matrices"
         if rest:
-            line += f"; {rest} have no whole groups of {group or GROUP_SIZES[0]} inputs and stay as they are"
+            line += f"; {rest} stay as they are (a router, or no whole groups of {group or GROUP_SIZES[0]} inputs)"
         if not self._kept:
             line += f"; this platform has no kernels for {name}: rounded, then computed as {str(self._dtype)[6:]}"
         return line

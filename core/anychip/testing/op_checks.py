@@ -32,7 +32,7 @@ ROW_WISE = (
     "rms_norm", "add_rms_norm", "layer_norm", "silu_mul", "gelu_mul", "linear", "norm_linear", "gated_mlp", "greedy",
 )  # fmt: skip
 """Ops whose rows do not touch: what is not a number in one stays there, and stays visible."""
-WITH_WEIGHTS = ("linear", "norm_linear", "gated_mlp")
+WITH_WEIGHTS = ("linear", "experts", "norm_linear", "gated_mlp")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ keeps them in float16 means the same numbers.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from anychip.weights.scheme import GROUP_SIZES, Scheme
@@ -23,8 +25,10 @@ _Codes = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]
 
 
 def fits(weight: Weight, scheme: Scheme) -> bool:
-    """Whether whole groups, or 32 inputs at a time, fill the rows of a plain matrix."""
-    return weight.quantization is None and weight.shape[1] % (scheme.group_size or GROUP_SIZES[0]) == 0
+    """Whether whole groups, or 32 inputs at a time, fill the rows of a plain matrix that may be rounded."""
+    if weight.quantization is not None or weight.exact:
+        return False
+    return weight.shape[1] % (scheme.group_size or GROUP_SIZES[0]) == 0
 
 
 def quantize(weight: Weight, scheme: Scheme) -> Weight:
@@ -43,7 +47,7 @@ def quantize(weight: Weight, scheme: Scheme) -> Weight:
         zero_point=torch.cat(zero_points) if scheme.zero_points else None,
         activation=scheme.activation,
     )
-    return Weight(torch.cat(codes).view(weight.shape), weight.shape, weight.parts, quantization)
+    return replace(weight, values=torch.cat(codes).view(weight.shape), quantization=quantization)
 
 
 def _encode(values: torch.Tensor, scheme: Scheme) -> _Codes:

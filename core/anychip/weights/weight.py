@@ -51,6 +51,8 @@ class Weight:
     parts: tuple[Part, ...] = ()
     quantization: Quantization | None = None
     prepared: object | None = None
+    exact: bool = False
+    """Never rounded at load: a router's, whose choices would change."""
     matrices: int = 1
     """Matrices of equal shape that are stacked by rows, a model's experts; each has N / matrices rows."""
 
