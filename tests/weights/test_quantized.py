@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from tests.models.tiny import SHAPE
 from tests.weights import tiny_models as tiny
+from tests.weights.gguf_blocks import TYPES, random_blocks, random_kept
 
 from anychip.models.layers import Linear
 from anychip.models.loading import checkpoint_slots, load_weights
@@ -15,25 +15,36 @@ from anychip.ops.bind import bind
 from anychip.weights.concatenate import concatenate
 from anychip.weights.dequantize import dequantize
 from anychip.weights.gguf import read_gguf
-from anychip.weights.gguf_quantized import FORMATS, quantized
+from anychip.weights.gguf_quantized import FORMATS
 from anychip.weights.weight import Quantization, Weight
-
-BYTES = {"Q4_0": 18, "Q4_1": 20, "Q8_0": 34}
 
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_kept_tensors_mean_what_dequantized_ones_are(kind):
-    generator = np.random.default_rng(0)
-    raw = generator.integers(0, 256, (6 * 4, BYTES[kind]), dtype=np.uint8)
-    factors = generator.standard_normal((24, 2)).astype(np.float16)
-    factors[3, 0] = factors[4] = 0  # a constant block, and one of zeros
-    width = 4 if kind == "Q4_1" else 2
-    raw[:, :width] = factors.view(np.uint8)[:, :width]
-    flat = torch.from_numpy(raw).reshape(-1)
-    expected = dequantize(flat, kind, BYTES[kind], (6, 128))
-    weight = quantized(flat, kind, BYTES[kind], (6, 128))
-    assert weight.shape == (6, 128)
-    torch.testing.assert_close(weight.dequantize(torch.float32), expected, rtol=1e-5, atol=1e-6)
+    raw = random_blocks(kind, 6, 512)
+    expected = dequantize(raw, kind, TYPES[kind].block_bytes, (6, 512))
+    weight = random_kept(kind, 6, 512)
+    assert weight.shape == (6, 512)
+    assert weight.quantization is not None
+    assert weight.quantization.format == FORMATS[kind]
+    torch.testing.assert_close(weight.dequantize(torch.float32), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_matrices_of_several_types_are_fused():
+    """As in files of mixed K-quants, whose v is wider than q and k."""
+    kinds = ("Q4_K", "Q2_K", "Q6_K", "Q3_K", "Q8_0")
+    weights = [random_kept(kind, 3, 512) for kind in kinds]
+    fused = concatenate(weights)
+    assert fused is not None
+    assert fused.quantization is not None
+    assert (fused.quantization.format, fused.quantization.bits, fused.quantization.group_size) == ("int8", 8, 16)
+    expected = torch.cat([weight.dequantize(torch.float32) for weight in weights])
+    torch.testing.assert_close(fused.dequantize(torch.float32), expected, rtol=1e-5, atol=1e-5)
+    narrow = concatenate(weights[:2])
+    assert narrow is not None
+    assert narrow.quantization is not None
+    assert (narrow.quantization.format, narrow.quantization.bits) == ("int4", 4)
+    torch.testing.assert_close(narrow.dequantize(torch.float32), expected[:6], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("architecture", ["llama", "qwen3"])
@@ -54,14 +65,13 @@ def random_weight(generator, rows, columns=32, zero=False):
     return Weight(values, (rows, columns), quantization=Quantization("int4", 4, 32, scale, point if zero else None))
 
 
-def test_only_weights_quantized_alike_are_fused():
+def test_weights_quantized_alike_are_fused_as_they_are():
     generator = torch.Generator().manual_seed(0)
     one, two = random_weight(generator, 3, zero=True), random_weight(generator, 5, zero=True)
     fused = concatenate([one, two])
     assert fused is not None
     expected = torch.cat([one.dequantize(torch.float32), two.dequantize(torch.float32)])
     assert torch.equal(fused.dequantize(torch.float32), expected)
-    assert concatenate([one, random_weight(generator, 5)]) is None
     assert concatenate([one, replace(two, quantization=None)]) is None
 
 

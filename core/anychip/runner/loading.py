@@ -22,8 +22,10 @@ from anychip.ops.op import OpSpec
 from anychip.ops.parts import Ops
 from anychip.ops.shapes import dtype_of
 from anychip.plugin.contract import Capabilities, ModelSource, Progress
+from anychip.weights.dequantize import NATIVE_DTYPES
 from anychip.weights.dummy import dummy_weights
 from anychip.weights.gguf import read_gguf
+from anychip.weights.gguf_quantized import FORMATS
 from anychip.weights.safetensors import read_safetensors
 from anychip.weights.weight import Weight
 
@@ -78,8 +80,9 @@ def _formats_in_use(
 ) -> tuple[str, ...]:
     """Quantized formats that the platform will be given. Raises `UserError` where strict kernels were asked for."""
     if config.quantization is None:
-        plain = source.kind != "gguf" or config.dtype != "auto" or family.translate is not Model.translate
-        return () if plain or config.load_format == "dummy" else capabilities.weight_formats
+        plain = config.dtype != "auto" or family.translate is not Model.translate or config.load_format == "dummy"
+        stored = {FORMATS.get(name) for name in source.config.get("weight_types", ())}
+        return () if plain else tuple(name for name in capabilities.weight_formats if name in stored)
     if config.quantization in capabilities.weight_formats:
         return (config.quantization,)
     if config.strict_kernels:
@@ -88,6 +91,13 @@ def _formats_in_use(
             f"Leave out --strict-kernels to round to {config.quantization} and compute in the model's type.",
         )
     return ()
+
+
+def dequantized_note(source: ModelSource, spec: OpSpec) -> str:
+    """The start-up line about formats of the file that are not kept; empty where all are."""
+    types = [name for name in source.config.get("weight_types", ()) if name not in NATIVE_DTYPES]
+    lost = [name for name in types if FORMATS.get(name) not in spec.weight_formats]
+    return f"weights: {', '.join(lost)} dequantized to {spec.dtype}" if lost else ""
 
 
 def weight_stream(

@@ -19,7 +19,7 @@ from anychip.ops.parts import Ops
 from anychip.ops.shapes import dtype_of
 from anychip.plugin.contract import KVPlan, Memory, ModelInfo, ModelSource, Progress, Runner, Step
 from anychip.runner.inputs import Computed, DeviceBatch, RunBatch, Wanted, uploading
-from anychip.runner.loading import build_model, lower_model, model_bytes, weight_stream
+from anychip.runner.loading import build_model, dequantized_note, lower_model, model_bytes, weight_stream
 from anychip.runner.pooler import Pooler, TextStarts
 from anychip.runner.preparation import Preparation
 from anychip.runner.shortage import cache_too_large, runs_out, step_too_large, weights_too_large
@@ -67,7 +67,7 @@ class TorchRunner(Runner):
         if runs_out(lambda: load_weights(model, stream, device, prepare)):
             raise weights_too_large(expected, free)
         self._model, self._ops = lower_model(self.platform, model, spec), ops
-        notes = (*self.platform.notes(), prepare.note(), describe(ops))
+        notes = (*self.platform.notes(), prepare.note() or dequantized_note(source, spec), describe(ops))
         pooled = self._pooled_model
         return ModelInfo(
             kv_specs=model.kv_specs,

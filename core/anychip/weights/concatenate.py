@@ -2,44 +2,71 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 
-from anychip.weights.weight import Weight
+from anychip.weights.weight import Quantization, Weight
 
 
 def concatenate(weights: Sequence[Weight]) -> Weight | None:
-    """One weight of all rows in order; None where the matrices are not quantized alike."""
-    first = weights[0]
-    kinds = {_kind(weight) for weight in weights}
-    if len(kinds) != 1 or first.quantization is None:
+    """One weight of all rows in order; None where one is plain, or no integer code holds all.
+
+    Matrices that are not quantized alike take the bits of the widest, zero points, and groups that all of them have.
+    """
+    if any(weight.quantization is None or weight.values is None for weight in weights):
         return None
-    values = [weight.values for weight in weights if weight.values is not None]
-    parts = [weight.quantization for weight in weights if weight.quantization is not None]
-    assert len(values) == len(parts) == len(weights), "a weight lost its values before it was fused"
-    zero_points = [part.zero_point for part in parts if part.zero_point is not None]
+    if len({_kind(weight) for weight in weights}) != 1:
+        if any(weight.values is None or weight.values.is_floating_point() for weight in weights):
+            return None
+        group = math.gcd(*(_parts(weight)[1].group_size or weight.shape[1] for weight in weights))
+        widest = max((_parts(weight)[1] for weight in weights), key=lambda quantization: quantization.bits)
+        weights = [_aligned(weight, group, widest) for weight in weights]
+    parts = [_parts(weight) for weight in weights]
+    zero_points = [part.zero_point for _, part in parts if part.zero_point is not None]
     quantization = replace(
-        first.quantization,
-        scale=torch.cat([part.scale for part in parts]),
+        parts[0][1],
+        scale=torch.cat([part.scale for _, part in parts]),
         zero_point=torch.cat(zero_points) if zero_points else None,
     )
-    fused = torch.cat(values)
+    fused = torch.cat([values for values, _ in parts])
     return Weight(fused, (fused.shape[0], fused.shape[1]), quantization=quantization)
 
 
-def _kind(weight: Weight) -> tuple[object, ...] | None:
+def _parts(weight: Weight) -> tuple[torch.Tensor, Quantization]:
+    assert weight.values is not None, "a weight lost its values before it was fused"
+    assert weight.quantization is not None, "a plain weight among quantized ones"
+    return weight.values, weight.quantization
+
+
+def _kind(weight: Weight) -> tuple[object, ...]:
     """What must be equal for one description to serve both."""
-    quantization = weight.quantization
-    if quantization is None or weight.values is None:
-        return None
+    values, quantization = _parts(weight)
     return (
         quantization.format,
         quantization.bits,
         quantization.group_size,
         quantization.zero_point is None,
         quantization.activation,
-        weight.values.dtype,
+        values.dtype,
         quantization.scale.dtype,
     )
+
+
+def _aligned(weight: Weight, group: int, widest: Quantization) -> Weight:
+    """The same numbers as unsigned codes with zero points, in smaller groups, described as `widest` is."""
+    values, quantization = _parts(weight)
+    repeats = (quantization.group_size or weight.shape[1]) // group
+    offset = 1 << (quantization.bits - 1) if values.dtype == torch.int8 else 0
+    scale = quantization.scale.float()
+    zero_point = torch.zeros_like(scale) if quantization.zero_point is None else quantization.zero_point.float()
+    aligned = replace(
+        widest,
+        group_size=group,
+        scale=scale.repeat_interleave(repeats, dim=1),
+        zero_point=(zero_point + offset).repeat_interleave(repeats, dim=1),
+    )
+    codes = (values.to(torch.int16) + offset).to(torch.uint8)
+    return Weight(codes, weight.shape, weight.parts, aligned)

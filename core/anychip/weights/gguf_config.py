@@ -52,6 +52,7 @@ def gguf_config(file: GGUFFile) -> dict[str, Any]:
         "mlp_bias": "blk.0.ffn_gate.bias" in file.tensors,
         "bos_token_id": file.get("tokenizer.ggml.bos_token_id"),
         "eos_token_id": eos_token_ids(file),
+        "weight_types": sorted({tensor.type.name for tensor in file.tensors.values() if len(tensor.shape) == 2}),
     }
     config["rope_scaling"] = _rope_scaling(file, architecture, config)
     dtype = _DTYPES.get(file.get("general.file_type", -1))

@@ -1,4 +1,4 @@
-"""GGUF's plain formats as canonical weights, for platforms that multiply them as they are."""
+"""GGUF's formats as canonical weights, for platforms that multiply them as they are."""
 
 from __future__ import annotations
 
@@ -6,11 +6,24 @@ from collections.abc import Callable, Collection
 
 import torch
 
+from anychip.weights.gguf_super_blocks import SUPER_BLOCKS, Parts, half
 from anychip.weights.weight import Quantization, Weight
 
-FORMATS = {"Q4_0": "int4", "Q4_1": "int4", "Q8_0": "int8"}
-"""Types that are kept, and what a platform calls them."""
+FORMATS = {
+    "Q4_0": "int4",
+    "Q4_1": "int4",
+    "Q5_0": "int8",
+    "Q5_1": "int8",
+    "Q8_0": "int8",
+    "Q2_K": "int4",
+    "Q3_K": "int4",
+    "Q4_K": "int4",
+    "Q5_K": "int8",
+    "Q6_K": "int8",
+}
+"""Types that are kept, and what a platform calls them: the smallest of its codes that hold theirs."""
 GROUP = 32
+"""Values of a block of the plain types."""
 
 
 def is_kept(type_name: str, shape: tuple[int, ...], formats: Collection[str]) -> bool:
@@ -19,54 +32,81 @@ def is_kept(type_name: str, shape: tuple[int, ...], formats: Collection[str]) ->
 
 
 def quantized(raw: torch.Tensor, type_name: str, block_bytes: int, shape: tuple[int, ...]) -> Weight:
-    """The tensor [N, K] whose blocks lie end to end in `raw` [bytes] uint8, in groups of 32 inputs."""
+    """The tensor [N, K] whose blocks lie end to end in `raw` [bytes] uint8."""
     rows, columns = shape
-    codes, scale, zero_point = _UNPACK[type_name](raw.view(-1, block_bytes))
-    groups = (rows, columns // GROUP)
+    group, unpack = _UNPACK[type_name]
+    codes, scale, subtracted = unpack(raw.view(-1, block_bytes))
+    zero_point = None
+    if subtracted is not None:
+        codes, scale, zero_point = _with_zero_points(codes.view(-1, group), scale.flatten(), subtracted.flatten())
+        zero_point = zero_point.view(rows, columns // group)
+    if type_name not in SUPER_BLOCKS:
+        scale = scale.half()  # as it was stored
     quantization = Quantization(
         format=FORMATS[type_name],
-        bits=8 if type_name == "Q8_0" else 4,
-        group_size=GROUP,
-        scale=scale.view(groups),
-        zero_point=None if zero_point is None else zero_point.view(groups),
+        bits=8 if FORMATS[type_name] == "int8" else 4,
+        group_size=group,
+        scale=scale.reshape(rows, columns // group),
+        zero_point=zero_point,
     )
     return Weight(codes.view(rows, columns), (rows, columns), quantization=quantization)
 
 
-_Parts = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]
-
-
-def _q4_0(blocks: torch.Tensor) -> _Parts:
-    """[N, 18]: scale (f16), 32 nibbles, 8 means zero."""
-    return _nibbles(blocks[:, 2:]).view(torch.int8).sub_(8), _half(blocks, 0), None
-
-
-def _q4_1(blocks: torch.Tensor) -> _Parts:
-    """[N, 20]: scale and minimum (f16), 32 nibbles."""
-    codes, scale, minimum = _nibbles(blocks[:, 4:]), _half(blocks, 0), _half(blocks, 2)
+def _with_zero_points(
+    codes: torch.Tensor, scale: torch.Tensor, subtracted: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """code * scale - subtracted, by group, as (code - zero point) * scale."""
     constant = scale == 0
     if constant.any():
         # All values are the minimum: one step of that size from zero.
         codes[constant] = 1
-        scale = torch.where(constant, minimum, scale)
-        minimum = torch.where(constant, 0.0, minimum)
-    zero_point = torch.where(scale == 0, 0.0, -minimum.float() / scale.float())
-    return codes, scale, zero_point
+        scale = torch.where(constant, -subtracted, scale)
+        subtracted = torch.where(constant, 0.0, subtracted)
+    return codes, scale, torch.where(scale == 0, 0.0, subtracted / scale)
 
 
-def _q8_0(blocks: torch.Tensor) -> _Parts:
-    """[N, 34]: scale (f16), 32 signed bytes."""
-    return blocks[:, 2:].contiguous().view(torch.int8), _half(blocks, 0), None
+def _q4_0(blocks: torch.Tensor) -> Parts:
+    """[B, 18]: scale (f16), 32 nibbles, 8 means zero."""
+    return _nibbles(blocks[:, 2:]).view(torch.int8).sub_(8), half(blocks, 0), None
+
+
+def _q4_1(blocks: torch.Tensor) -> Parts:
+    """[B, 20]: scale and minimum (f16), 32 nibbles."""
+    return _nibbles(blocks[:, 4:]), half(blocks, 0), -half(blocks, 2)
+
+
+def _q5_0(blocks: torch.Tensor) -> Parts:
+    """[B, 22]: scale (f16), 32 high bits, 32 nibbles, 16 means zero."""
+    codes = _nibbles(blocks[:, 6:]) | _bits(blocks[:, 2:6]) << 4
+    return codes.view(torch.int8).sub_(16), half(blocks, 0), None
+
+
+def _q5_1(blocks: torch.Tensor) -> Parts:
+    """[B, 24]: scale and minimum (f16), 32 high bits, 32 nibbles."""
+    return _nibbles(blocks[:, 8:]) | _bits(blocks[:, 4:8]) << 4, half(blocks, 0), -half(blocks, 2)
+
+
+def _q8_0(blocks: torch.Tensor) -> Parts:
+    """[B, 34]: scale (f16), 32 signed bytes."""
+    return blocks[:, 2:].contiguous().view(torch.int8), half(blocks, 0), None
 
 
 def _nibbles(packed: torch.Tensor) -> torch.Tensor:
-    """[N, 16] uint8 -> [N, 32] uint8: the low halves of all bytes, then the high ones."""
+    """[B, 16] uint8 -> [B, 32] uint8: the low halves of all bytes, then the high ones."""
     return torch.cat([packed & 15, packed >> 4], dim=1)
 
 
-def _half(blocks: torch.Tensor, start: int) -> torch.Tensor:
-    """The float16 at byte `start` of each block -> [N]."""
-    return blocks[:, start : start + 2].contiguous().view(torch.float16).squeeze(1)
+def _bits(packed: torch.Tensor) -> torch.Tensor:
+    """[B, 4] uint8 -> [B, 32] uint8, 0 or 1, lowest bit first."""
+    places = torch.arange(8, dtype=torch.uint8)
+    return (packed.unsqueeze(-1) >> places & 1).flatten(1)
 
 
-_UNPACK: dict[str, Callable[[torch.Tensor], _Parts]] = {"Q4_0": _q4_0, "Q4_1": _q4_1, "Q8_0": _q8_0}
+_UNPACK: dict[str, tuple[int, Callable[[torch.Tensor], Parts]]] = {
+    "Q4_0": (GROUP, _q4_0),
+    "Q4_1": (GROUP, _q4_1),
+    "Q5_0": (GROUP, _q5_0),
+    "Q5_1": (GROUP, _q5_1),
+    "Q8_0": (GROUP, _q8_0),
+    **SUPER_BLOCKS,
+}

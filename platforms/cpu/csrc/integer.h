@@ -101,17 +101,17 @@ inline vi dot8(vi sum, vi weights, vi x) {
 constexpr bool SIGNED_8 = true;
 #endif
 
-// Dot products of one group: M rows of codes with V vectors of columns.
-template <int M, int V>
+// Dot products of one group: M rows of codes with V vectors of columns, CHUNKS of 8 inputs at a time.
+template <int M, int V, int CHUNKS>
 [[gnu::always_inline]] inline void group_sums_4(const uint8_t* bytes, const int8_t* x, int64_t ldx, int64_t group,
                                                 vi (&total)[M][V]) {
   repeat<M>(ANYCHIP_EACH(m) { repeat<V>(ANYCHIP_EACH(v) { total[m][v] = zero_integers(); }); });
-  for (int64_t first = 0; first < group; first += 32) {
+  for (int64_t first = 0; first < group; first += 8 * CHUNKS) {
     vi sums[M][V];
     repeat<M>(ANYCHIP_EACH(m) {
       repeat<V>(ANYCHIP_EACH(v) { sums[m][v] = SHORT_SUMS ? zero_integers() : total[m][v]; });
     });
-    repeat<4>(ANYCHIP_EACH(k) {
+    repeat<CHUNKS>(ANYCHIP_EACH(k) {
       vi both[V];
       repeat<V>(ANYCHIP_EACH(v) { both[v] = load_bytes(bytes + k * 4 * BLOCK + v * W * 4); });
       repeat<2>(ANYCHIP_EACH(half) {
@@ -123,8 +123,8 @@ template <int M, int V>
         });
       });
     });
-    bytes += 16 * BLOCK;
-    x += 32;
+    bytes += 4 * CHUNKS * BLOCK;
+    x += 8 * CHUNKS;
     repeat<M>(ANYCHIP_EACH(m) {
       repeat<V>(ANYCHIP_EACH(v) {
         total[m][v] = SHORT_SUMS ? add_integers(total[m][v], finish4(sums[m][v])) : sums[m][v];
@@ -163,8 +163,10 @@ template <int BITS, bool MINIMA, int M, int V>
     }
     vi dots[M][V];
     const int8_t* codes = x.codes + row * inputs + g * group;
-    if (BITS == 4)
-      group_sums_4<M, V>(bytes, codes, inputs, group, dots);
+    if (BITS == 4 && group == 16)
+      group_sums_4<M, V, 2>(bytes, codes, inputs, group, dots);
+    else if (BITS == 4)
+      group_sums_4<M, V, 4>(bytes, codes, inputs, group, dots);
     else
       group_sums_8<M, V>(bytes, codes, inputs, group, dots);
     repeat<V>(ANYCHIP_EACH(v) {

@@ -68,7 +68,7 @@ inline Tensor pack(Tensor values) {
 inline Tensor pack_quantized(Tensor codes, Tensor scales, std::optional<Tensor> minima, int64_t bits) {
   const int64_t rows = codes.size(0), inputs = codes.size(1), groups = scales.size(1), group = inputs / groups;
   check(codes.is_contiguous() && scales.is_contiguous() && (bits == 4 || bits == 8), "quantized weights are strided");
-  check(inputs % groups == 0 && group % 32 == 0, "groups are no multiple of 32");
+  check(inputs % groups == 0 && group % 16 == 0 && (group == 16 || group % 32 == 0), "groups of no multiple of 32, nor 16");
   check(scales.scalar_type() == ScalarType::Half, "scales are not float16");
   const Header header{MAGIC, bits == 4 ? Kind::bits4 : Kind::bits8, static_cast<int32_t>(group), minima.has_value(), rows,
                       inputs, {}};

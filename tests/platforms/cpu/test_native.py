@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from tests.platforms.cpu.native import VARIANTS, native_library
+from tests.weights.gguf_blocks import random_kept
 
 from anychip.ops.attention_cases import attention_cases, batch_inputs, filled_cache, run_attention_case, shuffled_table
 from anychip.ops.bind import bind
@@ -14,6 +15,9 @@ from anychip.ops.rope import rotation_table
 from anychip.ops.specs import case_specs
 from anychip.plugin.contract import KVSpec, Plane
 from anychip.testing.compare import difference, normalized_error, wide
+from anychip.weights.gguf_quantized import FORMATS
+from anychip.weights.quantize import quantize
+from anychip.weights.scheme import Scheme
 from anychip.weights.weight import Weight
 from anychip_cpu.kernels import cpu_kernels
 from anychip_cpu.native.attention import unsupported
@@ -173,7 +177,7 @@ def codes(generator, bits, minima, group, rows=70, columns=512):
     return (values, scales, lowest, bits), matrix.view(rows, columns)
 
 
-@pytest.mark.parametrize("group", [32, 64, 128])
+@pytest.mark.parametrize("group", [16, 32, 64, 128])
 @pytest.mark.parametrize("minima", [False, True])
 @pytest.mark.parametrize("bits", [4, 8])
 def test_quantized_products(library, bits, minima, group):
@@ -187,6 +191,28 @@ def test_quantized_products(library, bits, minima, group):
         got = library.ops.linear(x, packed, None)
         assert normalized_error(got, rounded.double() @ matrix.T) < 1e-4
         assert normalized_error(got, x.double() @ matrix.T) < TOLERANCE["int8-activation", "float32"]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_types_of_gguf(library, kind):
+    weight = random_kept(kind, 70, 512)
+    matrix = weight.dequantize(torch.float32)
+    linear = NativeLinear(library)
+    packed = linear.prepare_weight(weight)
+    assert packed.quantization is not None, "kept as codes"
+    x = torch.randn(5, 512, generator=torch.Generator().manual_seed(0))
+    assert normalized_error(linear.linear(x, packed, None), x @ matrix.T) < TOLERANCE["int8-activation", "float32"]
+
+
+def test_scales_that_float16_cannot_hold_become_plain_values(library):
+    weight = quantize(Weight(torch.randn(33, 64), (33, 64)), Scheme("int8", 8, 0, False, "token"))
+    linear, x = NativeLinear(library), torch.randn(3, 64)
+    for factor in (1e-7, 1e7):
+        scale = weight.quantization.scale.float() * factor
+        scaled = replace(weight, quantization=replace(weight.quantization, scale=scale))
+        packed = linear.prepare_weight(scaled)
+        assert packed.quantization is None
+        assert normalized_error(linear.linear(x, packed, None), x @ scaled.dequantize(torch.float32).T) < 1e-5
 
 
 def test_the_largest_codes_do_not_overflow(library):
