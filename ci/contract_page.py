@@ -36,6 +36,8 @@ RECORDS = (
     contract.KVGroup,
     contract.KVPlan,
     batch.Batch,
+    contract.Late,
+    batch.Masks,
     batch.StepResult,
     Kernel,
 )

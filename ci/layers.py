@@ -31,6 +31,7 @@ LAYER_0 = (
     "plugin",
     "engine",
     "cache",
+    "grammar",
     "text",
 )
 LAYER_1 = (

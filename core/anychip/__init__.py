@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from anychip.engine.async_engine import AsyncEngine
     from anychip.engine.outputs import CompletionOutput, Logprob, RequestOutput
     from anychip.errors import EngineDeadError, RequestError, UserError
+    from anychip.grammar.params import StructuredOutputsParams
     from anychip.llm import LLM
     from anychip.sampling_params import SamplingParams
 
@@ -26,6 +27,7 @@ _HOMES = {
     "RequestError": "anychip.errors",
     "RequestOutput": "anychip.engine.outputs",
     "SamplingParams": "anychip.sampling_params",
+    "StructuredOutputsParams": "anychip.grammar.params",
     "UserError": "anychip.errors",
 }
 
@@ -38,6 +40,7 @@ __all__ = [
     "RequestError",
     "RequestOutput",
     "SamplingParams",
+    "StructuredOutputsParams",
     "UserError",
     "__version__",
 ]

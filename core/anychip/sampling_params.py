@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from anychip.errors import RequestError
+from anychip.grammar.params import StructuredOutputsParams, read_structured_outputs
 
 MAX_LOGPROBS = 100
 """Most alternatives a position may report."""
@@ -47,6 +48,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     ignore_eos: bool = False
     logprobs: int | None = None
     prompt_logprobs: int | None = None
+    structured_outputs: StructuredOutputsParams | None = None
+    """A schema, expression or grammar that the output has to fit."""
     skip_special_tokens: bool = True
     visible_tokens: tuple[str, ...] = ()
     """Special tokens that are part of the text even where `skip_special_tokens` leaves out the others."""
@@ -62,6 +65,9 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
             msgspec.structs.force_setattr(self, "allowed_token_ids", tuple(self.allowed_token_ids))
         if self.top_k == -1:
             msgspec.structs.force_setattr(self, "top_k", 0)
+        given: Any = self.structured_outputs
+        if given is not None and not isinstance(given, StructuredOutputsParams):
+            msgspec.structs.force_setattr(self, "structured_outputs", read_structured_outputs(given))
         for check in _CHECKS:
             check(self)
 

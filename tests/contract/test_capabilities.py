@@ -2,18 +2,23 @@
 
 import dataclasses
 import json
+import re
 from itertools import count
 
+import numpy as np
 import pytest
 import torch
+from tests.grammar.byte_model import byte_tokenizer, write_byte_model
 from torch import distributed
 
 from anychip.config import make_config
 from anychip.engine.engine import Engine
-from anychip.errors import UserError
+from anychip.engine.input import InputProcessor
+from anychip.errors import RequestError, UserError
 from anychip.plugin import Capabilities, Memory
 from anychip.plugin.registry import Registry
 from anychip.runner import TorchPlatform
+from anychip.sampling_params import SamplingParams
 from anychip.testing.tiny_model import write_tiny_model
 
 PLUGIN = """
@@ -122,6 +127,30 @@ def check_weight_formats(engine, tmp_path):
         assert any("no kernels for int8" in note for note in info.notes) != kept
 
 
+def check_token_masks(engine, tmp_path):
+    write_byte_model(tmp_path)
+    params = SamplingParams(max_tokens=9, ignore_eos=True, structured_outputs={"regex": "(ab[0-9])*"})
+    for masks, depth in ((True, 1), (True, 3), (False, 1)):
+        started = engine(Capabilities(token_masks=masks, steps_in_flight=depth), {**MODEL, "vocab_size": 260})
+        inputs = InputProcessor(started.source, byte_tokenizer(), started.info, seed=0)
+        if masks:
+            tokens = _run(started, inputs.prepare([1], params).submits[0])
+            assert re.fullmatch(b"(ab[0-9]){3}", b"".join(map(byte_tokenizer().token_bytes, tokens)))
+        else:
+            with pytest.raises(RequestError, match="platform cannot mask tokens"):
+                inputs.prepare([1], params)
+
+
+def _run(engine, submit):
+    """The tokens of one sequence."""
+    engine.handle(submit)
+    tokens = []
+    while engine.has_work:
+        for outputs in engine.step():
+            tokens += np.frombuffer(outputs.token_ids, np.int32).tolist()
+    return tokens
+
+
 def check_refused_references(engine, tmp_path):
     source = write_tiny_model(tmp_path / "tiny")
     config = make_config({"model": str(source), "block_size": 16, "max_num_batched_tokens": 64, "threads": 1}, {})
@@ -173,6 +202,7 @@ def test_by_default_little_is_promised():
         attention_kinds=("full", "sliding"),
         weight_formats=(),
         refused_references=(),
+        token_masks=False,
         collective_backend=None,
     )
 

@@ -68,6 +68,7 @@ TO_ENGINE = [
 FROM_ENGINE = [
     Progress("weights", 1, 2),
     EngineInfo(
+        token_masks=True,
         max_model_len=1,
         vocab_size=2,
         num_blocks=3,

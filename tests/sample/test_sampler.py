@@ -3,6 +3,7 @@ import pytest
 import torch
 from tests.sample.naive import ReferenceOps, admitted, distribution, edited
 
+from anychip.engine.batch import Masks
 from anychip.sample.sampler import NOT_FINITE, NOTHING_LEFT, Sampler
 from anychip.sample.send import plain_send
 from anychip.sample.state import SamplerState
@@ -20,6 +21,14 @@ def new_sampler(*rows):
 def step(sampler, rows, logits, positions, masks=None):
     plan = sampler.plan(np.array(rows, np.int32))
     return sampler.sample(plan, logits.clone(), torch.tensor(positions, dtype=torch.int32), masks)
+
+
+def masks_of(allowed):
+    """The masks that allow {row: tokens}."""
+    flags = np.zeros((len(allowed), -(-VOCAB // 32) * 32), np.uint8)
+    for line, tokens in zip(flags, allowed.values(), strict=True):
+        line[tokens] = 1
+    return Masks(np.array(list(allowed), np.int32), np.packbits(flags, axis=1, bitorder="little").view(np.int32))
 
 
 def random_logits(rows, seed=0, scale=3.0):
@@ -214,10 +223,8 @@ def test_a_broken_row_does_not_touch_the_others():
 
 def test_a_grammar_mask_leaves_only_what_it_allows():
     logits = random_logits(2)
-    mask = np.zeros(VOCAB, np.bool_)
-    mask[[11, 12]] = True
     sampler = new_sampler(admitted(0, temperature=0.0), admitted(1, temperature=1.0))
-    tokens = step(sampler, [0, 1], logits, [0, 0], {1: mask}).token_ids.tolist()
+    tokens = step(sampler, [0, 1], logits, [0, 0], masks_of({1: [11, 12]})).token_ids.tolist()
     assert tokens[0] == int(logits[0].argmax())
     assert tokens[1] in (11, 12)
 

@@ -125,6 +125,16 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
+class Masks:
+    """Tokens that M of a step's rows may sample; all other rows may sample any."""
+
+    rows: Int32
+    """[M] stable rows, each of which samples in the step."""
+    bits: Int32
+    """[M, ceil(V / 32)] token t is allowed where bit t % 32 of word t // 32 is set."""
+
+
+@dataclass(frozen=True, slots=True)
 class Logprobs:
     """Log-probabilities of N tokens and of up to K alternatives each, best first.
 

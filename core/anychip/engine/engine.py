@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 
 from anychip.config import EngineConfig
 from anychip.engine.assemble import StepRecord
 from anychip.engine.batch import StepResult
+from anychip.engine.constrain import Constrained
 from anychip.engine.locate import locate_model, with_plugin_class
 from anychip.engine.messages import Abort, EngineInfo, ResetPrefixCache, StepOutputs, Submit
-from anychip.engine.scheduler import Policy, Scheduler
+from anychip.engine.policy import Policy
+from anychip.engine.scheduler import Scheduler
 from anychip.engine.sizing import check_attention, check_task, plan_cache, resolve_config
 from anychip.engine.task import model_task
 from anychip.log import logger
-from anychip.plugin.contract import KVPlan, ModelInfo, Pending, Progress, Runner
+from anychip.plugin.contract import Capabilities, KVPlan, ModelInfo, Pending, Progress, Runner
 from anychip.plugin.registry import Registry
 from anychip.plugin.signatures import check_members
+
+WAIT_SECONDS = 0.005
+"""How long a step that has nothing to do waits for a grammar that is being compiled."""
 
 
 class Engine:
@@ -44,13 +50,15 @@ class Engine:
             raise
         config = config if not model.pools_all else config.replace("model", enable_prefix_caching=False)
         policy = Policy(config.enable_prefix_caching, config.scheduling_policy == "priority", model.whole_prompts)
+        assert config.steps_in_flight, "the config is unresolved"
+        self._ahead = config.steps_in_flight - 1
+        policy = replace(policy, ahead=self._ahead)
         self.scheduler = Scheduler(plan, policy)
         self.config = config
         device = f"{chosen.found.spec.name}:{chosen.index}"
-        self.info = _info(config, model, plan, device)
+        self.info = _info(config, model, plan, device, platform.capabilities)
         self._under_way: deque[tuple[StepRecord, Pending[StepResult]]] = deque()
-        assert config.steps_in_flight, "the config is unresolved"
-        self._ahead = config.steps_in_flight - 1
+        self._constrained = Constrained(config, self.source, model.vocab_size, self.scheduler)
 
     @property
     def has_work(self) -> bool:
@@ -61,7 +69,7 @@ class Engine:
         """Take in what a client asks."""
         match message:
             case Submit():
-                self.scheduler.add(message)
+                self.scheduler.add(message, self._constrained.follower(message))
             case Abort():
                 self.scheduler.abort(message.handles)
             case ResetPrefixCache():
@@ -77,11 +85,18 @@ class Engine:
             batch, record = scheduled
             step = self.runner.submit(batch)
             self._commit_down_to(self._ahead - 1, outputs)
-            self._under_way.append((record, step.finish()))
+            self._under_way.append((record, step.finish(self._constrained.late(record))))
             self._commit_down_to(self._ahead, outputs)
         if not outputs and (report := self.scheduler.report()):
             outputs.append(report)
+        if scheduled is None and not outputs:
+            self._constrained.wait(WAIT_SECONDS)
         return outputs
+
+    def warm_up(self) -> None:
+        """Do ahead what the first request of some kind would have to wait for; call it when idle."""
+        if self.info.token_masks:
+            self._constrained.warm_up()
 
     def check_integrity(self) -> None:
         """Recount every row and block; call it when idle."""
@@ -90,6 +105,7 @@ class Engine:
     def close(self) -> None:
         """Give the device back."""
         self._under_way.clear()
+        self._constrained.close()
         self.runner.close()
 
     def _commit_down_to(self, count: int, outputs: list[StepOutputs]) -> None:
@@ -98,7 +114,7 @@ class Engine:
             outputs.append(self.scheduler.commit(record, pending.result()))
 
 
-def _info(config: EngineConfig, model: ModelInfo, plan: KVPlan, device: str) -> EngineInfo:
+def _info(config: EngineConfig, model: ModelInfo, plan: KVPlan, device: str, capabilities: Capabilities) -> EngineInfo:
     for note in model.notes:
         logger.info("%s", note)
     blocks = min((group.num_blocks for group in plan.groups), default=0)
@@ -117,6 +133,7 @@ def _info(config: EngineConfig, model: ModelInfo, plan: KVPlan, device: str) -> 
         weight_bytes=model.weight_bytes,
         prefix_caching=config.enable_prefix_caching,
         tasks=model.tasks,
+        token_masks=capabilities.token_masks,
         vector_size=model.vector_size,
         whole_prompts=model.whole_prompts,
         notes=model.notes,

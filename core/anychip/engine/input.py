@@ -9,7 +9,7 @@ from hashlib import blake2b
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from anychip.sampling_params import SamplingParams
 from anychip.text.load import load_tokenizer
 from anychip.text.tokenizer import Tokenizer
 from anychip.text.truncate import TokenizedTexts
+
+if TYPE_CHECKING:
+    from anychip.grammar.compiling import CheckedGrammars
 
 Prompt = str | Sequence[int] | Mapping[str, Any]
 """Text, token ids, or {"prompt": text} or {"prompt_token_ids": ids}."""
@@ -61,9 +64,10 @@ class InputProcessor:
     def __init__(self, source: ModelSource, tokenizer: Tokenizer | None, info: EngineInfo, seed: int) -> None:
         self.tokenizer = tokenizer
         self.info = info
-        self.eos_ids = _eos_ids(source, tokenizer)
+        self.eos_ids = eos_ids(source, tokenizer)
         self._handles = count(1)
         self._random = random.Random(seed)
+        self._grammars: CheckedGrammars | None = None
 
     def prepare(
         self,
@@ -80,6 +84,7 @@ class InputProcessor:
         self._check_ids(token_ids, "prompt")
         max_tokens = self._max_tokens(len(token_ids), params)
         self._check_params(params)
+        grammar = self.grammar(params)
         data = np.array(token_ids, np.int32).tobytes()
         stop_ids = self._stop_ids(params)
         submits = tuple(
@@ -92,10 +97,24 @@ class InputProcessor:
                 eos_ids=self.eos_ids,
                 priority=priority,
                 cache_salt=cache_salt,
+                grammar=grammar,
             )
             for index, seed in enumerate(self._seeds(params))
         )
         return PreparedRequest(text, token_ids, params, submits)
+
+    def grammar(self, params: SamplingParams) -> str:
+        """The checked grammar that the output has to fit, empty for none. Raises `RequestError`."""
+        if params.structured_outputs is None:
+            return ""
+        if self.tokenizer is None or not self.info.token_masks:
+            what = "platform cannot mask tokens" if self.tokenizer else "model has no tokenizer"
+            raise RequestError(f"This {what}, so structured output cannot be enforced.", "structured_outputs")
+        if self._grammars is None:
+            from anychip.grammar.compiling import CheckedGrammars
+
+            self._grammars = CheckedGrammars()
+        return self._grammars.text(params.structured_outputs)
 
     def prepare_vector(
         self, texts: TokenizedTexts, text: str | None, *, priority: int = 0, cache_salt: str = ""
@@ -257,7 +276,7 @@ def _derived_seed(seed: int, index: int) -> int:
     return int.from_bytes(digest, "little") >> 1
 
 
-def _eos_ids(source: ModelSource, tokenizer: Tokenizer | None) -> tuple[int, ...]:
+def eos_ids(source: ModelSource, tokenizer: Tokenizer | None) -> tuple[int, ...]:
     """All ends of sequence that the generation config, the config and the tokenizer name."""
     named: list[Any] = [source.generation_config.get("eos_token_id"), source.config.get("eos_token_id")]
     if tokenizer is not None:

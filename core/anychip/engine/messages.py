@@ -44,6 +44,8 @@ class Submit(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     """Index of the prompt token with which the second of two texts begins."""
     cache_salt: str = ""
     """Requests with different salts share no cached blocks."""
+    grammar: str = ""
+    """What the output has to fit, as llguidance writes it; empty for none."""
 
     @property
     def prompt_token_ids(self) -> Int32:
@@ -91,6 +93,8 @@ class EngineInfo(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     weight_bytes: int
     prefix_caching: bool
     tasks: tuple[Task, ...] = ("generate",)
+    token_masks: bool
+    """Whether sequences may follow grammars."""
     vector_size: int = 0
     whole_prompts: bool = False
     """A prompt runs in one step, so that none may be longer than max_num_batched_tokens."""
@@ -122,6 +126,8 @@ class Finished(msgspec.Struct, frozen=True, array_like=True):
     stop_token_id: int | None = None
     """The token of `stop_token_ids` that ended it; None for an end of sequence."""
     error: str = ""
+    refused: bool = False
+    """Whether the request itself is at fault for the error."""
 
 
 class LogprobRows(msgspec.Struct, frozen=True, array_like=True):

@@ -53,13 +53,14 @@ def _serve(channel: Channel) -> None:
 
 
 def _loop(engine: Engine, channel: Channel) -> None:
-    checked = True
+    checked = False
     while True:
         timeout = 0.0 if engine.has_work else (None if checked else IDLE_SECONDS)
         frames = channel.poll(timeout)
         if not frames and not engine.has_work:
             if not checked:  # part of a long message wakes us too
                 engine.check_integrity()
+                engine.warm_up()
                 checked = True
             continue
         for frame in frames:

@@ -6,12 +6,16 @@ import heapq
 import time
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from anychip.cache.prefix import BlockHash, root_hash
-from anychip.engine.batch import POOL, SAMPLE, AdmittedRow, Int32, RowSampling
+from anychip.engine.batch import PENDING, POOL, SAMPLE, AdmittedRow, Int32, RowSampling
 from anychip.engine.messages import Submit
+
+if TYPE_CHECKING:
+    from anychip.grammar.follow import Follower
 
 
 @dataclass(slots=True, eq=False)
@@ -38,6 +42,8 @@ class Request:
     """Hashes of its full blocks, as far as computed."""
     scored: int = 0
     """Prompt tokens whose next one was scored before it was last preempted."""
+    follower: Follower | None = None
+    """Its place in the grammar that it has to fit."""
     row: int = -1
     started: bool = False
     aborted: bool = False
@@ -123,6 +129,8 @@ class Rows:
         """Rows that left and whose blocks come back once a step under way is done."""
         self.scoring: set[int] = set()
         """Rows that still have prompt tokens to score."""
+        self.followed: dict[int, Follower] = {}
+        """Rows that follow a grammar."""
         self.silent: set[int] = set()
         """Rows that sample nothing."""
 
@@ -151,8 +159,17 @@ class Rows:
             self.scoring.add(row)
         if request.limit == request.prompt_length:
             self.silent.add(row)
+        if request.follower is not None:
+            self.followed[row] = request.follower
         self._set_stop_ids(row, request.stop_ids)
         return row
+
+    def followable(self, rows: Int32, known: int) -> Int32:
+        """Those of `rows` whose newest token a mask may build on: it comes from step `known` or an earlier one."""
+        newest = self.tokens[rows, self.num_tokens[rows] - 1]
+        waits = (newest == PENDING) & (self.last_step[rows] > known) & np.isin(rows, list(self.followed))
+        kept: Int32 = rows[~waits]
+        return kept
 
     def vacate(self, row: int) -> Request:
         """Take the request out of its row, with its tokens."""
@@ -163,6 +180,7 @@ class Rows:
         self.requests[row] = None
         self.scoring.discard(row)
         self.silent.discard(row)
+        self.followed.pop(row, None)
         heapq.heappush(self.free, row)
         return request
 

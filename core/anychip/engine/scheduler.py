@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -18,29 +19,24 @@ from anychip.cache.prefix import BlockHash
 from anychip.engine.assemble import StepRecord, assemble, share
 from anychip.engine.batch import AdmittedRow, Batch, Int32, StepResult
 from anychip.engine.commit import Outcome, computed, read_result
-from anychip.engine.messages import Finished, FinishReason, Scheduled, Stats, StepOutputs, Submit
+from anychip.engine.messages import Finished, Scheduled, Stats, StepOutputs, Submit
+from anychip.engine.policy import Policy
 from anychip.engine.request import Leaving, Request, Rows
 from anychip.engine.reuse import PrefixReuse
 from anychip.engine.waiting import WaitingQueue
 from anychip.plugin.contract import KVPlan
 
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """How the scheduler behaves, apart from sizes."""
-
-    prefix_caching: bool = True
-    by_priority: bool = False
-    whole_prompts: bool = False
+if TYPE_CHECKING:
+    from anychip.grammar.follow import Follower
 
 
 class Scheduler:
     """Decides what each step computes, and learns what it brought."""
 
-    def __init__(self, plan: KVPlan, policy: Policy = Policy()) -> None:
+    def __init__(self, plan: KVPlan, policy: Policy | None = None) -> None:
         self.plan = plan
-        self.policy = policy
-        self.cache = CacheManager(plan, policy.prefix_caching)
+        self.policy = policy or Policy()
+        self.cache = CacheManager(plan, self.policy.prefix_caching)
         self.rows = Rows(plan.max_num_seqs, plan.max_model_len)
         self.reuse = PrefixReuse(self.cache, self.rows)
         self.waiting = WaitingQueue()
@@ -77,24 +73,29 @@ class Scheduler:
             scheduled_tokens=self._last_tokens,
         )
 
-    def add(self, message: Submit) -> None:
-        """Queue a sequence. The client has checked that it fits `max_model_len`."""
+    def add(self, message: Submit, follower: Follower | None = None) -> None:
+        """Queue a sequence, which may follow a grammar. The client has checked that it fits `max_model_len`."""
         request = Request.of(message, self._arrivals, self.policy.by_priority)
         longest = self.plan.max_model_len + request.pool  # a vector takes no position
         assert len(request.tokens) > 0 and request.limit <= longest, "the client let a bad length pass"
+        request.follower = follower
         self._arrivals += 1
         self.requests[request.handle] = request
         self.waiting.push(request)
 
-    def abort(self, handles: Iterable[int], reason: FinishReason = "abort", error: str = "") -> None:
+    def abort(self, handles: Iterable[int]) -> None:
         """Stop these sequences; a handle that has finished or never was is passed over."""
         for handle in handles:
-            request = self.requests.get(handle)
-            if request is None:
-                continue
-            if request.row < 0:
-                self.waiting.abort(request)
-            self._end(request, Finished(handle, reason, error=error))
+            self.end(Finished(handle, "abort"))
+
+    def end(self, finished: Finished) -> None:
+        """Stop a sequence and say why, unless it has finished."""
+        request = self.requests.get(finished.handle)
+        if request is None:
+            return
+        if request.row < 0:
+            self.waiting.abort(request)
+        self._end(request, finished)
 
     def reset_prefix_cache(self) -> None:
         """Forget every cached block that no row holds."""
@@ -154,6 +155,8 @@ class Scheduler:
     def _continue_running(self) -> tuple[Int32, Int32, int]:
         """Rows already running and how many tokens each computes; what is left of the budget."""
         state, active = self.rows, self._active
+        if state.followed and self.policy.ahead > 1:
+            active = state.followable(active, self._step + 1 - self.policy.ahead)
         gap = np.minimum(state.num_tokens[active], state.limit[active] - 1) - state.num_computed[active]
         rows, counts = share(active, gap, self.plan.max_num_batched_tokens)
         lacking = self.cache.lacking(rows, state.num_computed[rows] + counts)
@@ -199,6 +202,9 @@ class Scheduler:
             request = self.waiting.pop()
             if request.limit < 2:
                 self._end(request, Finished(request.handle, "length"))  # one token to score, none to sample
+                continue
+            if request.follower is not None and not request.follower.ready:
+                deferred.append(request)
                 continue
             reused = self.reuse.reusable(request)
             if self.reuse.is_coming(request, len(reused)):

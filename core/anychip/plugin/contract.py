@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from anychip.engine.batch import Batch, StepResult
+from anychip.engine.batch import Batch, Masks, StepResult
 from anychip.plugin.communicator import Communicator
 from anychip.plugin.tasks import SentenceFiles, Task
 
@@ -69,6 +69,8 @@ class Capabilities:
     """Quantized formats kept as they are (`int4`, `int8`, `fp8`); all else is dequantized at load."""
     refused_references: tuple[str, ...] = ()
     """Ops whose reference would be uselessly slow here: without a kernel, start is refused."""
+    token_masks: bool = False
+    """Whether `Step.finish` honours masks: without it nothing can follow a grammar."""
     collective_backend: str | None = None
     """torch.distributed's backend name for the default communicator; None: one rank only."""
 
@@ -202,9 +204,9 @@ class Ready(Pending[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """What the host knew only after the forward was submitted: grammar masks by row, drafts by row."""
+    """What the host knew only after the forward was submitted."""
 
-    masks: Mapping[int, Any]
+    masks: Masks
 
 
 class Step(ABC):

@@ -18,7 +18,9 @@ class ReferencePlatform(TorchPlatform):
     @property
     def capabilities(self) -> Capabilities:
         """Two types; memory is shared with everything else that runs here."""
-        return Capabilities(dtypes=("float32", "bfloat16"), batched_tokens=512, memory_utilization=0.5)
+        return Capabilities(
+            dtypes=("float32", "bfloat16"), batched_tokens=512, memory_utilization=0.5, token_masks=True
+        )
 
     @property
     def device(self) -> torch.device:

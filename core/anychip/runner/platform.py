@@ -14,7 +14,7 @@ from anychip.config import EngineConfig
 from anychip.ops.op import Kernel, OpSpec
 from anychip.ops.parts import Ops
 from anychip.plugin.communicator import Communicator
-from anychip.plugin.contract import KVPlan, Pending, Platform, Runner
+from anychip.plugin.contract import Capabilities, KVPlan, Pending, Platform, Runner
 from anychip.runner.host_threads import available_processors
 from anychip.runner.inputs import Forward, RunBatch, uploading
 from anychip.sample.send import plain_send
@@ -43,6 +43,11 @@ class TorchPlatform(Platform):
     @abstractmethod
     def device(self) -> torch.device:
         """The device of this rank."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do; the default runner honours masks on any torch device."""
+        return Capabilities(token_masks=True)
 
     @abstractmethod
     def synchronize(self) -> None:

@@ -66,7 +66,7 @@ class TorchStep(Step):
 
     def _sample(self, plan: SamplePlan, late: Late | None) -> Sampled:
         masks = late.masks if late else None
-        if self._computed.chosen is not None and not masks:
+        if self._computed.chosen is not None and masks is None:
             return Sampled(self._computed.chosen, None)
         inputs, logits = self._computed.inputs, self._computed.logits
         assert logits is not None, "rows sample and there are no logits"

@@ -77,3 +77,10 @@ def forbid(logits: torch.Tensor, entries: Entries, active: torch.Tensor) -> None
 def add_bias(logits: torch.Tensor, entries: Entries) -> None:
     """Add the entries' values in place."""
     logits.index_put_((entries.index, entries.token), entries.value, accumulate=True)
+
+
+def keep_allowed(logits: torch.Tensor, bits: torch.Tensor) -> torch.Tensor:
+    """Mask in place all tokens of logits [M, V] whose bit in `bits` [M, ceil(V / 32)] int32 is not set; the logits."""
+    shifts = torch.arange(32, dtype=torch.int32, device=bits.device)
+    allowed = (bits.unsqueeze(-1) >> shifts) & 1
+    return logits.masked_fill_(allowed.view(len(bits), -1)[:, : logits.shape[1]] == 0, float("-inf"))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 
-from anychip.engine.batch import Int32
+from anychip.engine.batch import Int32, Masks
 from anychip.sample.logprobs import DeviceLogprobs, score
-from anychip.sample.masks import add_bias, forbid, keep_only
+from anychip.sample.masks import add_bias, forbid, keep_allowed, keep_only
 from anychip.sample.op import SampleOps
 from anychip.sample.penalties import apply_penalties
 from anychip.sample.plan import Draws, SamplePlan, make_plan
@@ -47,20 +45,20 @@ class Sampler:
         return self._plan
 
     def sample(
-        self, plan: SamplePlan, logits: torch.Tensor, positions: torch.Tensor, masks: Mapping[int, Any] | None = None
+        self, plan: SamplePlan, logits: torch.Tensor, positions: torch.Tensor, masks: Masks | None = None
     ) -> Sampled:
         """Choose a token for each row of the plan and note it in the rows' histories.
 
-        logits [S, V] are overwritten; positions [S] are those of the tokens to come. `masks` gives, by stable row, the
-        tokens [V] bool that a grammar allows.
+        logits [S, V] are overwritten; positions [S] are those of the tokens to come. Rows of `masks` sample only what
+        these allow.
         """
         raw = logits
         output_positions = positions - plan.prompt_length
-        if plan.edits_logits or masks:
+        if plan.edits_logits or masks is not None:
             # Log-probabilities are of the model's own logits, so those must survive.
             keep = plan.num_logprobs is not None or logits.dtype != torch.float32
             logits = self._edit(plan, logits.to(torch.float32, copy=keep), output_positions)
-        if masks:
+        if masks is not None:
             self._mask(plan, logits, masks)
         token_ids, highest = self._choose(plan, logits, output_positions)
         token_ids = flag_failures(token_ids, highest)
@@ -89,11 +87,15 @@ class Sampler:
             )
         return logits
 
-    def _mask(self, plan: SamplePlan, logits: torch.Tensor, masks: Mapping[int, Any]) -> None:
-        index = [index for index, row in enumerate(plan.host_rows) if int(row) in masks]
-        allowed = np.stack([np.asarray(masks[int(plan.host_rows[i])], np.bool_) for i in index])
-        at = self.state.send(np.array(index, np.int64))
-        logits[at] = logits[at].masked_fill(~self.state.send(allowed), float("-inf"))
+    def _mask(self, plan: SamplePlan, logits: torch.Tensor, masks: Masks) -> None:
+        order = np.argsort(plan.host_rows)
+        index = order[np.searchsorted(plan.host_rows, masks.rows, sorter=order)]
+        bits = self.state.send(masks.bits)
+        if len(index) == len(logits) and (index[1:] > index[:-1]).all():
+            keep_allowed(logits, bits)
+        else:
+            at = self.state.send(index)
+            logits[at] = keep_allowed(logits[at], bits)
 
     def _choose(
         self, plan: SamplePlan, logits: torch.Tensor, output_positions: torch.Tensor

@@ -2,7 +2,8 @@
 
 A narrow-door platform: it needs no torch and no weights, only a config. Its model is the one whose next token is
 certain: `next_token(position)`. Temperature, top_k, top_p, min_p and seed cannot change that, as with any distribution
-of one token; what could change it, or asks for a number, is refused.
+of one token; what could change it, or asks for a number, is refused. Where a grammar forbids
+it, the next token that is allowed takes its place.
 """
 
 from __future__ import annotations
@@ -33,13 +34,21 @@ from anychip.plugin.contract import (
 )
 
 GIBIBYTE = 2**30
-DEFAULT = Capabilities(steps_in_flight=2, attention_kinds=("full", "sliding", "latent", "recurrent", "cross"))
+DEFAULT = Capabilities(
+    steps_in_flight=2, token_masks=True, attention_kinds=("full", "sliding", "latent", "recurrent", "cross")
+)
 
 
 def next_token(position: Int32, vocab_size: int) -> Int32:
     """The token at a position: the same for every sequence, and never one of the first two, often ends of sequence."""
     token: Int32 = (2 + position.astype(np.int64) * 7919 % max(vocab_size - 2, 1)).astype(np.int32)
     return token
+
+
+def next_allowed(token: int, bits: Int32, vocab_size: int) -> int:
+    """The first token from `token` on, beginning again behind the last one, that a mask allows."""
+    allowed = np.flatnonzero(np.unpackbits(bits.view(np.uint8), bitorder="little")[:vocab_size])
+    return int(allowed[np.searchsorted(allowed, token) % len(allowed)])
 
 
 class NullPlatform(Platform):
@@ -108,7 +117,7 @@ class NullRunner(Runner):
         places = np.searchsorted(batch.query_start, batch.logits_at, side="right") - 1
         sampled = batch.targets == SAMPLE
         rows, positions = batch.rows[places[sampled]], batch.positions[batch.logits_at[sampled]] + 1
-        return _NullStep(rows, next_token(positions, self._vocab_size), self._errors(batch))
+        return _NullStep(rows, next_token(positions, self._vocab_size), self._errors(batch), self._vocab_size)
 
     def _admit(self, admitted: AdmittedRow) -> None:
         reason = refusal(admitted.sampling)
@@ -122,10 +131,14 @@ class NullRunner(Runner):
 
 
 class _NullStep(Step):
-    def __init__(self, rows: Int32, tokens: Int32, errors: dict[int, str]) -> None:
-        self._rows, self._tokens, self._errors = rows, tokens, errors
+    def __init__(self, rows: Int32, tokens: Int32, errors: dict[int, str], vocab_size: int) -> None:
+        self._rows, self._tokens, self._errors, self._vocab_size = rows, tokens, errors, vocab_size
 
     def finish(self, late: Late | None = None) -> Pending[StepResult]:
+        if late is not None:
+            for row, bits in zip(late.masks.rows.tolist(), late.masks.bits, strict=True):
+                index = np.flatnonzero(self._rows == row)
+                self._tokens[index] = next_allowed(int(self._tokens[index[0]]), bits, self._vocab_size)
         if self._errors:
             good = ~np.isin(self._rows, list(self._errors))
             self._rows, self._tokens = self._rows[good], self._tokens[good]

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from anychip.engine.outputs import CompletionOutput, RequestOutput
 from anychip.errors import RequestError
+from anychip.grammar.params import StructuredOutputsParams
 from anychip.sampling_params import SamplingParams
 from anychip.testing.bench import random_tokens
 from anychip.testing.check import Check, NotApplicableError, require
@@ -32,7 +33,7 @@ class Asker:
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
 
-    def ask(self, params: SamplingParams) -> list[RequestOutput]:
+    def ask(self, params: SamplingParams | list[SamplingParams]) -> list[RequestOutput]:
         """Continue all prompts. Raises `RefusedError`."""
         prompts = [{"prompt_token_ids": random_tokens(50 + index, 12)} for index in range(PROMPTS)]
         try:
@@ -45,6 +46,10 @@ class Asker:
 
     def tokens(self, params: SamplingParams) -> list[list[int]]:
         """The tokens of each prompt's first choice."""
+        return [output.outputs[0].token_ids for output in self.ask(params)]
+
+    def each(self, params: list[SamplingParams]) -> list[list[int]]:
+        """The tokens of each prompt, asked with parameters of its own in one batch."""
         return [output.outputs[0].token_ids for output in self.ask(params)]
 
     def spread(self, heat: float) -> int:
@@ -198,6 +203,22 @@ def _n(ask: Asker) -> None:
     require(len({tuple(choice.token_ids) for choice in choices}) == 4, "the choices of n=4 are not all different")
 
 
+def _structured(ask: Asker) -> None:
+    plain = ask.tokens(GREEDY)
+    allowing = GREEDY.replace(structured_outputs=StructuredOutputsParams(regex=r"(w\d+)*"))
+    require(ask.tokens(allowing) == plain, "a grammar that allows every token changed some")
+    wanted = [(tokens[0] + 1) % END_OF_SEQUENCE for tokens in plain]
+    pairs = [StructuredOutputsParams(choice=(f"w{token}w{token}",)) for token in wanted]
+    for params in (GREEDY, HOT.replace(top_k=20)):
+        usual = ask.tokens(params)
+        first, third = (params.replace(structured_outputs=pairs[index]) for index in (0, 2))
+        found = ask.each([first, params, third, params])
+        require(found[1] == usual[1] and found[3] == usual[3], "a mask changed rows that have none")
+        require(found[0] == [wanted[0]] * 2 and found[2] == [wanted[2]] * 2, f"masks gave {found[0]} and {found[2]}")
+    output = ask.first(GREEDY.replace(structured_outputs=pairs[0]))
+    require(output.finish_reason == "stop", f"the end of a grammar ended with {output.finish_reason!r}")
+
+
 def _text(ask: Asker) -> None:
     output = ask.first(GREEDY)
     words = [f"w{token}" for token in output.token_ids]
@@ -232,6 +253,7 @@ FIELDS: Mapping[str, Callable[[Asker], None]] = {
     "logprobs": _logprobs,
     "prompt_logprobs": _prompt_logprobs,
     "n": _n,
+    "structured_outputs": _structured,
     "detokenize, skip_special_tokens, visible_tokens": _text,
 }
 """By the fields each one tries; a test of the kit compares them with `SamplingParams`."""

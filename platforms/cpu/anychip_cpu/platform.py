@@ -33,6 +33,7 @@ class CpuPlatform(TorchPlatform):
     def capabilities(self) -> Capabilities:
         """A step's budget is small: more tokens make no product faster here, and each delays the running requests."""
         return Capabilities(
+            token_masks=True,
             dtypes=("bfloat16", "float32") if has_bfloat16() or self._native.library else ("float32", "bfloat16"),
             block_sizes=(16, 32, 8, 64, 128),
             batched_tokens=512,

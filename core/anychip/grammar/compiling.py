@@ -1,0 +1,110 @@
+"""From a request's structured output to the text of a llguidance grammar, checked."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import OrderedDict
+from typing import Any
+
+import msgspec
+from llguidance import LLMatcher, LLParserLimits
+from llguidance.gbnf_to_lark import any_to_lark
+
+from anychip.errors import RequestError
+from anychip.grammar.lark import LarkGrammar, either, json_schema, literal, regex
+from anychip.grammar.params import FIELD, StructuredOutputsParams
+from anychip.grammar.structural_tag import read_structural_tag
+
+KEPT = 128
+LONGEST = 1 << 20
+"""Characters of the largest grammar that is taken."""
+
+LONGEST_REASON = 400
+_QUOTED = re.compile(r"\n\s*\d+ \|")
+"""Where the validator begins to quote the grammar."""
+_PLACE = re.compile(r"^at \d+\(\d+\): (?=failed to compile JSON|invalid regex)")
+"""A place in a grammar that we wrote around a schema or an expression."""
+
+
+def limits() -> LLParserLimits:
+    """What a grammar may cost; errors that say no more than a person can use."""
+    return LLParserLimits(verbose_errors=False)
+
+
+class CheckedGrammars:
+    """Grammars that were checked, those asked for last; a thread may ask for one ahead."""
+
+    def __init__(self) -> None:
+        self._texts: OrderedDict[bytes, str] = OrderedDict()
+
+    def text(self, params: StructuredOutputsParams) -> str:
+        """The grammar that a request asks for. Raises `RequestError` with the validator's message."""
+        key = msgspec.msgpack.encode(params)
+        text = self._texts.get(key) or grammar_text(params)
+        self._texts[key] = text
+        self._texts.move_to_end(key)
+        while len(self._texts) > KEPT:
+            self._texts.popitem(last=False)
+        return text
+
+
+def grammar_text(params: StructuredOutputsParams) -> str:
+    """The grammar that a request asks for. Raises `RequestError` with the validator's message."""
+    try:
+        text = _build(params)
+    except (ValueError, RecursionError) as error:
+        raise refusal(str(error) or type(error).__name__) from None
+    check(text)
+    return text
+
+
+def check(text: str) -> None:
+    """Raise `RequestError` unless `text` is a grammar that can be enforced."""
+    if len(text) > LONGEST:
+        raise refusal(f"it has {len(text)} characters, which is more than {LONGEST}")
+    wrong, messages = LLMatcher.validate_grammar_with_warnings(text, limits=limits())
+    if wrong:
+        raise refusal(messages[0])
+
+
+def refusal(reason: str) -> RequestError:
+    """The error for a grammar that cannot be enforced."""
+    told = " ".join(_PLACE.sub("", _QUOTED.split(reason)[0]).split())
+    return RequestError(f"The structured output cannot be enforced: {told[:LONGEST_REASON]}.", FIELD)
+
+
+def _build(params: StructuredOutputsParams) -> str:
+    match params.form:
+        case "json":
+            return _json_grammar(_document(params.json), params)
+        case "json_object":
+            return _json_grammar({"type": "object"}, params)
+        case "regex":
+            return LarkGrammar().text(regex(params.regex or ""))
+        case "choice":
+            return LarkGrammar().text(either(literal(one) for one in params.choice or ()))
+        case "structural_tag":
+            return read_structural_tag(_document(params.structural_tag))
+    return _lark(params.grammar or "")
+
+
+def _json_grammar(schema: Any, params: StructuredOutputsParams) -> str:
+    options: dict[str, Any] = {}
+    if params.whitespace_pattern is not None:
+        options["whitespace_pattern"] = params.whitespace_pattern
+    if params.disable_any_whitespace:
+        options["whitespace_flexible"] = False
+    return LarkGrammar().text(json_schema(schema, options))
+
+
+def _document(value: Any) -> Any:
+    return json.loads(value) if isinstance(value, str) else value
+
+
+def _lark(grammar: str) -> str:
+    """A grammar in Lark's syntax or GBNF's, in Lark's."""
+    try:
+        return str(any_to_lark(grammar))
+    except Exception as error:  # the library raises plain ones for a GBNF grammar that is wrong
+        raise ValueError(str(error)) from error
