@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from anychip.version import __version__
 from anychip_api import status, texts
+from anychip_api.anthropic import routes as messages
 from anychip_api.batch import routes as batch
 from anychip_api.body import IGNORED_HEADER
 from anychip_api.chat import create_chat_completion
@@ -27,7 +28,9 @@ from anychip_api.pooling.embeddings import create_embeddings, pool
 from anychip_api.pooling.labels import classify
 from anychip_api.pooling.scores import create_scores, rerank
 from anychip_api.rate_limit import RateLimit
+from anychip_api.responses import routes as responses
 from anychip_api.service import Handler, Service
+from anychip_api.token_route import generate_tokens
 from anychip_api.tracing import Traced
 
 if TYPE_CHECKING:
@@ -38,6 +41,14 @@ Extension = Callable[[FastAPI, "AsyncEngine"], None]
 _ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/v1/chat/completions", create_chat_completion),
     ("POST", "/v1/completions", create_completion),
+    ("POST", "/v1/responses", responses.create_response),
+    ("GET", "/v1/responses/{response_id}", responses.get_response),
+    ("DELETE", "/v1/responses/{response_id}", responses.delete_response),
+    ("POST", "/v1/responses/{response_id}/cancel", responses.cancel_response),
+    ("GET", "/v1/responses/{response_id}/input_items", responses.list_input_items),
+    ("POST", "/v1/messages", messages.create_message),
+    ("POST", "/v1/messages/count_tokens", messages.count_tokens),
+    ("POST", "/inference/v1/generate", generate_tokens),
     ("GET", "/v1/models", status.list_models),
     ("GET", "/v1/models/{model:path}", status.get_model),
     ("POST", "/v1/embeddings", create_embeddings),
@@ -60,6 +71,9 @@ _ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/v1/batches/{batch_id}", batch.get_batch),
     ("POST", "/v1/batches/{batch_id}/cancel", batch.cancel_batch),
     ("GET", "/health", status.health),
+    ("GET", "/ping", status.health),
+    ("POST", "/ping", status.health),
+    ("GET", "/load", status.load),
     ("GET", "/version", status.version),
     ("GET", "/metrics", status.metrics),
 )

@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from anychip_api.errors import ApiError
 from anychip_api.fields import check_extra_fields, header_value
-from anychip_api.schemas import GenerationRequest, Schema
+from anychip_api.schemas import SamplingRequest, Schema, TokensRequest
 from anychip_api.service import Service
 
 IGNORED_HEADER = "x-anychip-ignored"
@@ -25,11 +25,10 @@ async def read_schema(service: Service, request: Request, schema: type[S]) -> tu
     """
     _check_content_type(request)
     body = schema.model_validate_json(await _read(request, service.options.max_body_bytes))
-    if isinstance(body, GenerationRequest):
+    if isinstance(body, SamplingRequest | TokensRequest):
         service.engine.inputs.require("generate")
-    ignored = check_extra_fields(body.model_extra or {}, service.options.strict_fields)
-    if isinstance(body, GenerationRequest) and body.stream_options:
-        ignored += [f"stream_options.{name}" for name in body.stream_options.model_extra or {}]
+    ignored = check_extra_fields(body.model_extra or {}, service.options.strict_fields, schema.refused)
+    ignored += body.without_effect()
     if not ignored:
         return body, {}
     service.note_ignored(request.url.path, ignored)

@@ -81,7 +81,7 @@ class ChoicesAnswer(Answer):
         """Every choice, and the usage."""
         each = self.generation.choices
         listed = [self.choice(number // each, number, choice) for number, choice in enumerate(self._choices)]
-        return {**self._envelope(self.object_name, listed), "usage": self.generation.usage(), **self.extras()}
+        return {**self.envelope(self.object_name, listed), "usage": self.generation.usage(), **self.extras()}
 
     def events(self, batch: Batch) -> bytes:
         """A chunk a piece."""
@@ -91,21 +91,22 @@ class ChoicesAnswer(Answer):
         """The usage, where it was asked for, and the end."""
         if not self._include_usage:
             return _DONE
-        return event({**self._envelope(self.chunk_name, []), "usage": self.generation.usage()}) + _DONE
+        return event({**self.envelope(self.chunk_name, []), "usage": self.generation.usage()}) + _DONE
 
     def failure(self, error: ApiError) -> bytes:
         """The error as it is without a stream."""
         return event(error.body())
 
     def _chunk(self, piece: dict[str, Any]) -> bytes:
-        chunk = self._envelope(self.chunk_name, [piece])
+        chunk = self.envelope(self.chunk_name, [piece])
         if self._continuous:
             chunk["usage"] = self.generation.usage()
         elif self._include_usage:
             chunk["usage"] = None
         return event(chunk)
 
-    def _envelope(self, name: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+    def envelope(self, name: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+        """The members around `choices`, of an object or of a chunk."""
         head = self.head
         return {
             "id": head.request_id,

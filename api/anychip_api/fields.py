@@ -17,8 +17,10 @@ _STRUCTURED = "Leave it out; structured output is not supported yet."
 _CHAT = "Send it to /v1/chat/completions."
 _FUNCTIONS = "Send `tools` and `tool_choice`, which took its place."
 
-# Field -> (values that ask for nothing, what to do). None asks for nothing in any field.
-_REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
+Refusals = Mapping[str, tuple[tuple[Any, ...], str]]
+"""Field -> (values that ask for nothing, what to do). None asks for nothing in any field."""
+
+REFUSED: Refusals = {
     "audio": ((), "Leave it out; this server generates text only."),
     "best_of": ((1,), "Ask for several choices with `n` and take the best one."),
     "chat_template": ((), "Give the template when the server starts, with --chat-template."),
@@ -70,7 +72,7 @@ NO_EFFECT = frozenset(
 """Fields of OpenAI's and vLLM's that change nothing in the answer here."""
 
 
-def check_extra_fields(extra: Mapping[str, Any], strict: bool) -> list[str]:
+def check_extra_fields(extra: Mapping[str, Any], strict: bool, refused: Refusals = REFUSED) -> list[str]:
     """Names of the fields that have no effect on this request, in its order.
 
     Raises `RequestError` for a field that would change the answer and is not built, and under `strict` for one that is
@@ -78,8 +80,8 @@ def check_extra_fields(extra: Mapping[str, Any], strict: bool) -> list[str]:
     """
     ignored: list[str] = []
     for name, value in extra.items():
-        if name in _REFUSED:
-            neutral, remedy = _REFUSED[name]
+        if name in refused:
+            neutral, remedy = refused[name]
             if value is not None and not _is_one_of(value, neutral):
                 raise RequestError(f"{name} is not supported.", param=name, remedy=remedy)
             continue

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from anychip_api.errors import ApiError
 from anychip_api.rate_limit import RateLimit
 
-OPEN_PATHS = frozenset({"/health", "/metrics", "/version"})
+OPEN_PATHS = frozenset({"/health", "/metrics", "/ping", "/version"})
 """Routes that need no key, for probes and scrapers."""
 
 HANDLER = "anychip.handler"

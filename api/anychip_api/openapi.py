@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from anychip_api.anthropic.schema import CountTokensRequest, MessagesRequest
 from anychip_api.batch.schema import BatchRequest
 from anychip_api.pooling.schemas import (
     ClassificationRequest,
@@ -14,11 +15,23 @@ from anychip_api.pooling.schemas import (
     ScoreRequest,
     VectorRequest,
 )
-from anychip_api.schemas import ChatRequest, CompletionRequest, DetokenizeRequest, Schema, TokenizeRequest
+from anychip_api.responses.schema import ResponsesRequest
+from anychip_api.schemas import (
+    ChatRequest,
+    CompletionRequest,
+    DetokenizeRequest,
+    Schema,
+    TokenizeRequest,
+    TokensRequest,
+)
 
 _BODIES: dict[str, type[Schema]] = {
     "/v1/chat/completions": ChatRequest,
     "/v1/completions": CompletionRequest,
+    "/v1/responses": ResponsesRequest,
+    "/v1/messages": MessagesRequest,
+    "/v1/messages/count_tokens": CountTokensRequest,
+    "/inference/v1/generate": TokensRequest,
     "/v1/batches": BatchRequest,
     "/v1/embeddings": EmbeddingRequest,
     "/v1/score": ScoreRequest,

@@ -41,6 +41,10 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Most requests a minute of each API key, or of each address without keys; more get 429. None has no limit."""
     request_timeout: PositiveSeconds | None = None
     """Seconds after which a request that has not finished ends with an error. None has no limit."""
+    max_stored_responses: Annotated[int, msgspec.Meta(ge=0)] = 1000
+    """Responses of /v1/responses that are kept, in memory, to be read again and gone on with."""
+    max_stored_response_bytes: Annotated[int, msgspec.Meta(ge=0)] = 256 * 1024 * 1024
+    """Bytes of all responses that are kept."""
     max_file_bytes: Positive = 200 * 1024 * 1024
     """Largest file that may be uploaded for a batch."""
     max_stored_file_bytes: Positive = 1024**3

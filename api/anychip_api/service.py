@@ -19,6 +19,7 @@ from anychip_api.errors import ApiError
 from anychip_api.metrics import Metrics
 from anychip_api.options import ServerOptions
 from anychip_api.parsers.registry import choose_parsers
+from anychip_api.responses.store import ResponseStore
 from anychip_api.tokens import TokenTexts
 from anychip_api.tracing import Traces
 
@@ -45,6 +46,7 @@ class Service:
         self.token_texts = TokenTexts(engine.tokenizer)
         self.traces = Traces(options.otlp_traces_endpoint) if options.otlp_traces_endpoint else None
         self.batches = Batches(options)
+        self.responses = ResponseStore(options.max_stored_responses, options.max_stored_response_bytes)
         self.parsers = choose_parsers(
             options.tool_call_parser, options.reasoning_parser, _template(engine.tokenizer), self._plugin_parsers
         )

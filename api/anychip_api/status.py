@@ -1,7 +1,8 @@
-"""What is served and how it is doing: /v1/models, /health, /version, /metrics."""
+"""What is served and how it is doing: /v1/models, /health, /ping, /load, /version, /metrics."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
 
@@ -18,7 +19,9 @@ from anychip_api.service import Service
 async def list_models(service: Service, request: Request) -> Response:
     """Every name of the model."""
     del request
-    return _json({"object": "list", "data": [_model(service, name) for name in service.names]})
+    models = [_model(service, name) for name in service.names]
+    pages = {"has_more": False, "first_id": models[0]["id"], "last_id": models[-1]["id"]}
+    return _json({"object": "list", "data": models, **pages})
 
 
 async def get_model(service: Service, request: Request) -> Response:
@@ -30,6 +33,12 @@ async def health(service: Service, request: Request) -> Response:
     """200 while the engine's process lives, else 503."""
     del request
     return engine_dead().response() if service.engine.dead else Response(status_code=HTTPStatus.OK)
+
+
+async def load(service: Service, request: Request) -> Response:
+    """Requests that generate now, for a router that chooses among servers."""
+    del request
+    return _json({"server_load": len(service.open)})
 
 
 async def version(service: Service, request: Request) -> Response:
@@ -45,10 +54,14 @@ async def metrics(service: Service, request: Request) -> Response:
 
 
 def _model(service: Service, name: str) -> dict[str, Any]:
+    """The members of OpenAI's model object, Anthropic's and vLLM's."""
     return {
         "id": name,
         "object": "model",
+        "type": "model",
+        "display_name": name,
         "created": service.created,
+        "created_at": datetime.fromtimestamp(service.created, UTC).isoformat(),
         "owned_by": "anychip",
         "root": service.engine.config.model,
         "parent": None,

@@ -76,6 +76,7 @@ class WebServer:
         if not serving.done():
             self._server.force_exit = True
         await serving
+        self._service.responses.close()
         await self._service.batches.close()
         await asyncio.wait({asyncio.create_task(asyncio.to_thread(self._service.close))}, timeout=_LAST_WRITES)
 

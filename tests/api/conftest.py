@@ -12,7 +12,7 @@ from tests.api.running import RunningServer
 @pytest.fixture(scope="session")
 def running_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     with (tmp_path_factory.mktemp("server") / "log").open("wb") as log:
-        server = RunningServer(log, max_file_bytes=1_000_000)
+        server = RunningServer(log, max_file_bytes=1_000_000, max_stored_responses=10)
         try:
             server.wait_ready()
             yield server

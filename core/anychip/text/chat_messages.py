@@ -8,12 +8,19 @@ from typing import Any
 from anychip.errors import RequestError
 
 
-def prepare_messages(messages: Sequence[Mapping[str, Any]], keep_parts: bool) -> list[dict[str, Any]]:
+def prepare_messages(
+    messages: Sequence[Mapping[str, Any]], keep_parts: bool, keep_developer: bool = True
+) -> list[dict[str, Any]]:
     """Copies of the messages with their content checked.
 
-    A list of text parts becomes one text, a part a line, unless `keep_parts`; missing content becomes empty.
+    A list of text parts becomes one text, a part a line, unless `keep_parts`; missing content becomes empty. The role
+    `developer` becomes `system`, its older name, unless `keep_developer`.
     """
-    return [_prepare(index, message, keep_parts) for index, message in enumerate(messages)]
+    prepared = [_prepare(index, message, keep_parts) for index, message in enumerate(messages)]
+    if not keep_developer:
+        for message in prepared:
+            message["role"] = "system" if message["role"] == "developer" else message["role"]
+    return prepared
 
 
 def _prepare(index: int, message: Mapping[str, Any], keep_parts: bool) -> dict[str, Any]:

@@ -52,7 +52,7 @@ class ChatTemplate:
         """
         _check(messages, add_generation_prompt, continue_final_message, variables or {})
         template = self._templates["tool_use" if tools and "tool_use" in self._templates else "default"]
-        prepared = prepare_messages(messages, template.reads_parts)
+        prepared = prepare_messages(messages, template.reads_parts, template.knows_developer)
         text = template.render(
             {
                 **self._special_tokens,
@@ -68,6 +68,7 @@ class ChatTemplate:
 
 class _Compiled:
     def __init__(self, environment: jinja2.Environment, source: str) -> None:
+        self.knows_developer = "developer" in source
         try:
             self.reads_parts = _iterates_content(environment.parse(source))
             self._template = environment.from_string(source)
