@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -6,9 +7,11 @@ import torch
 from tests.runner.driver import GREEDY, ROWS, admit, batch, continuation, prompt, run, started
 
 from anychip.engine.batch import PENDING, RowSampling
+from anychip.ops import attention
+from anychip.ops.op import Kernel
 from anychip.plugin.contract import KVGroup, KVPlan, KVSpec, Plane
 from anychip.reference.platform import ReferencePlatform
-from anychip.runner.captured import CapturedSteps, bucket_sizes
+from anychip.runner.captured import CapturedSteps, Sizes, sizes_up_to
 from anychip.runner.inputs import Computed
 from anychip.sample.send import plain_send
 
@@ -16,7 +19,7 @@ CPU = torch.device("cpu")
 
 
 class Captured(ReferencePlatform):
-    """Bare sizes; what is recorded is simply called again."""
+    """What is recorded is simply called again."""
 
     def __init__(self, sizes):
         super().__init__()
@@ -46,14 +49,14 @@ def decoded(platform, samplings, steps=5):
 )
 def test_padded_and_captured_steps_sample_the_same(sizes, other):
     samplings = [GREEDY, RowSampling(**{"seed": 3, "temperature": 0.0, **other}), GREEDY]
-    platform = Captured(sizes)
+    platform = Captured(Sizes(single=sizes))
     assert decoded(platform, samplings) == decoded(ReferencePlatform(), samplings)
     fitting = [[size for size in sizes if size >= rows] for rows in (1, 3)]
-    assert set(platform.steps.buckets) == {found[0] for found in fitting if found}
+    assert set(platform.steps.buckets) == {(found[0], found[0]) for found in fitting if found}
 
 
 def test_a_bucket_pads_with_the_null_block_and_forgets_the_step_before():
-    platform = Captured((ROWS,))
+    platform = Captured(Sizes(single=(ROWS,)))
     runner = started(platform, dtype="float32")
     ids = prompt(9)
     expected = continuation(started(ReferencePlatform(), dtype="float32"), 0, ids, 4)
@@ -80,10 +83,11 @@ def test_every_group_gets_its_own_table():
         logits = torch.zeros(len(inputs.rows), 5)
         return Computed(inputs, logits, logits, logits.argmax(-1))
 
-    steps = CapturedSteps(step, plan, CPU, plain_send(CPU), lambda run: run, lambda batch, greedy: None, (2,))
+    steps = CapturedSteps(
+        step, plan, CPU, plain_send(CPU), lambda run: run, lambda batch, greedy: None, Sizes(single=(2,))
+    )
     tables = (np.array([[1, 2], [3, 0]], np.int32), np.array([[5, 6], [7, 0]], np.int32))
-    made = batch([(0, [1], 5), (1, [2], 2)])
-    object.__setattr__(made, "block_tables", tables)
+    made = replace(batch([(0, [1], 5), (1, [2], 2)]), block_tables=tables)
     steps(made, True)
     assert [table[:, :2].tolist() for table in seen[-1]] == [table.tolist() for table in tables]
     assert seen[-1][0].shape == (2, 8)
@@ -91,10 +95,77 @@ def test_every_group_gets_its_own_table():
 
 
 def test_sizes_leave_little_to_padding():
-    assert bucket_sizes(1) == (1,)
-    assert bucket_sizes(3) == (1, 2, 3)
+    assert sizes_up_to(1) == (1,)
+    assert sizes_up_to(3) == (1, 2, 3)
     for limit in (8, 100, 256, 1000):
-        sizes = bucket_sizes(limit)
+        sizes = sizes_up_to(limit)
         assert sizes[-1] == limit
         assert len(set(sizes)) == len(sizes) <= 60
         assert all(big <= max(small + 8, 1.25 * small) for small, big in pairwise(sizes))
+    assert sizes_up_to(4096, 64)[:3] == (64, 128, 192)
+
+
+class OnDevice(Captured):
+    """Its attention reads nothing on the host but sizes, as a captured one must."""
+
+    def kernels(self, spec):
+        family = ("new_cache", "copy_blocks", "plan_attention", "kv_write")
+        return {name: Kernel(getattr(attention, name)) for name in family} | {"paged_attention": Kernel(attend)}
+
+
+def attend(q, cache, plan, scale, softcap=0.0, sinks=None):
+    inputs = plan.inputs
+    rows = torch.bucketize(torch.arange(len(q), dtype=torch.int32), inputs.query_start[1:], right=True)
+    table = inputs.block_table.long()[rows.clamp(max=len(inputs.block_table) - 1)]
+    k, v = (
+        plane[table].flatten(1, 2).repeat_interleave(q.shape[1] // plane.shape[2], 2) for plane in (cache.k, cache.v)
+    )
+    visible = torch.arange(k.shape[1]) <= inputs.positions.unsqueeze(1)
+    scores = torch.einsum("tnd,tsnd->tns", q, k).mul(scale).masked_fill(~visible.unsqueeze(1), float("-inf"))
+    return torch.einsum("tns,tsnd->tnd", scores.softmax(-1), v.masked_fill(~visible[..., None, None], 0.0))
+
+
+MIXED = Sizes(single=(1, 4), tokens=(8, 16, 33, 64), rows=(3, 7))
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, RowSampling(seed=3, temperature=0.9, top_k=20)], ids=["greedy", "random"])
+def test_prompts_and_decoding_rows_in_one_captured_step(sampling):
+    """Chunks that sample nothing, rows that go on with a pending token, and prompts, all padded."""
+    first, second, third = prompt(5, 4), prompt(40, 5), prompt(9, 6)
+    outcomes = []
+    for platform in (OnDevice(MIXED), OnDevice(Sizes(single=()))):
+        runner, seen = started(platform, dtype="float32"), []
+        steps = [
+            ([(1, first, 0)], [(1, first)]),
+            ([(3, second[:17], 0), (1, [PENDING], 5)], [(3, second)]),
+            ([(3, second[17:39], 17), (1, [PENDING], 6), (2, third, 0)], [(2, third)]),
+            ([(3, second[39:], 39), (1, [PENDING], 7), (2, [PENDING], 9)], []),
+            ([(3, [PENDING], 40), (1, [PENDING], 8), (2, [PENDING], 10)], []),
+        ]
+        for parts, admitted in steps:
+            made = batch(parts, [admit(row, ids, sampling) for row, ids in admitted])
+            if parts[0][1] in (second[:17], second[17:39]):
+                samples = made.rows != 3
+                made = replace(made, logits_at=made.logits_at[samples], targets=made.targets[samples])
+            result = run(runner, made)
+            seen.append(dict(zip(result.rows.tolist(), result.token_ids.tolist(), strict=True)))
+        outcomes.append(seen)
+        assert 3 not in seen[1] and 3 not in seen[2] and 3 in seen[3]
+    assert outcomes[0] == outcomes[1]
+
+
+def test_which_steps_are_captured():
+    platform = OnDevice(MIXED)
+    runner = started(platform, dtype="float32")
+    scoring = RowSampling(seed=0, temperature=0.0, prompt_logprobs=1)
+    before = set(platform.steps.buckets)
+    run(runner, batch([(0, prompt(9), 0)], [admit(0, prompt(9), scoring)], [], scored=[0]))
+    run(runner, batch([(1, prompt(70), 0)], [admit(1, prompt(70))]))
+    assert set(platform.steps.buckets) == before == {(1, 1)}
+    run(
+        runner,
+        batch([(2, prompt(9), 0), (3, prompt(9), 0), (4, prompt(9), 0)], [admit(r, prompt(9)) for r in (2, 3, 4)]),
+    )
+    assert set(platform.steps.buckets) - before == {(33, 7)}
+    with pytest.raises(AssertionError, match="also one of rows"):
+        Sizes(single=(1,), tokens=(4,), rows=(4,))

@@ -22,7 +22,7 @@ from anychip.engine.batch import PENDING, BlockCopy, RowSampling
 from anychip.errors import UserError
 from anychip.models.layers import Linear
 from anychip.reference.platform import ReferencePlatform
-from anychip.runner.captured import CapturedSteps
+from anychip.runner.captured import CapturedSteps, Sizes
 from anychip.runner.results import BROKEN_LOGITS, NOTHING_ALLOWED
 from anychip_cpu.platform import CpuPlatform
 
@@ -30,7 +30,7 @@ from anychip_cpu.platform import CpuPlatform
 class Captured(ReferencePlatform):
     """Runs decoding steps from memory that never moves; what is recorded is simply called again."""
 
-    sizes = (1, 2, 4)
+    sizes = Sizes(single=(1, 2, 4))
 
     def compile(self, step, plan):
         self.captured = CapturedSteps(

@@ -118,10 +118,10 @@ def upload(batch: Batch, send: Send, greedy: bool) -> DeviceBatch:
         *batch.block_tables,
     )
     packed = np.empty(sum(aligned(array.size) for array in arrays), np.int32)
-    for place, array in zip(_views(packed, arrays), arrays, strict=True):
+    for place, array in zip(views(packed, arrays), arrays, strict=True):
         place[:] = array
-    views = _views(send(packed), arrays)
-    token_ids, positions, query_start, seq_lens, rows, newest, at, at_rows, scored_at, targets, *rest = views
+    parts = views(send(packed), arrays)
+    token_ids, positions, query_start, seq_lens, rows, newest, at, at_rows, scored_at, targets, *rest = parts
     pooled_at, *tables = rest
     shared = _SharedInputs(batch, positions, query_start, seq_lens)
     return DeviceBatch(
@@ -178,7 +178,8 @@ def aligned(count: int) -> int:
     return -(-count // ALIGNMENT) * ALIGNMENT
 
 
-def _views(packed: Packed, arrays: Sequence[np.ndarray]) -> Iterator[Packed]:
+def views(packed: Packed, arrays: Sequence[np.ndarray]) -> Iterator[Packed]:
+    """The places of some arrays in a packed one, by their shapes."""
     start = 0
     for array in arrays:
         yield packed[start : start + array.size].reshape(array.shape)
