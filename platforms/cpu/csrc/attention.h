@@ -1,23 +1,29 @@
-// Paged attention in float32: one pass over a row's pages for all heads that share them, softmax as it goes
-// (Milakov and Gimelshein, 2018; Dao et al., 2022). Where a row has few tokens its context is cut into parts of a
+// Paged attention: one pass over a row's pages for all heads that share them, softmax in float32 as it goes (Milakov
+// and Gimelshein, 2018; Dao et al., 2022). Where a processor multiplies bfloat16, queries and weights are rounded to
+// the type of the pages. Where a row has few tokens its context is cut into parts of a
 // fixed size, whose results are merged in order: nothing depends on the number of threads.
 #pragma once
 
 #include <limits>
-#include <vector>
 
-#include "cache.h"
+#include "attention_tasks.h"
 #include "threads.h"
 #include "tile.h"
 
 namespace anychip {
 
-constexpr int64_t FEW_TOKENS = 8;    // tokens of a row up to which its context is cut
-constexpr int64_t CONTEXT_PART = 512;  // tokens of a part
-constexpr int64_t QUERY_ROWS = 48;   // (token, head) pairs of a task
 constexpr int64_t STEP = 64;         // tokens of context at a time, or one page if that is more
 constexpr int64_t MAX_STEP = 128;
+constexpr int64_t MIN_BLOCK = 8;     // tokens of a page
 constexpr float MINUS_INFINITY = -std::numeric_limits<float>::infinity();
+
+#ifdef ANYCHIP_BF16
+template <class T>
+using Factor = T;  // what pages of T are multiplied with
+#else
+template <class T>
+using Factor = float;
+#endif
 
 struct Form {
   float scale;
@@ -32,25 +38,17 @@ struct Running {
   float* total;
 };
 
-struct Task {
-  int32_t row, head, first, last;  // tokens of the batch
-  int32_t low, high;               // positions of context
-  int32_t part;                    // place among the partial results, -1: writes the output itself
-};
-
-inline int64_t oldest(const Places& places, int64_t position) {
-  return places.window ? std::max<int64_t>(0, position - places.window + 1) : 0;
-}
-
 // Scores of `rows` queries over tokens s0 .. s0 + step of one head's pages that lie in [low, high).
 template <class T>
-inline void score_pages(const Pages<T>& pages, const int32_t* blocks, int64_t head, const float* q, int64_t rows,
+inline void score_pages(const Pages<T>& pages, const int32_t* blocks, int64_t head, const Factor<T>* q, int64_t rows,
                         int64_t s0, int64_t step, int64_t low, int64_t high, float* scores) {
   const int64_t size = pages.block_size;
   for (int64_t at = s0; at < s0 + step; at += size) {
     if (at >= high || at + size <= low) continue;
-    strip_product(rows, q, pages.dim, pages.key_page(blocks[at / size], head), size, size, pages.dim / 2,
-                  scores + at - s0, MAX_STEP, false);
+    const T* page = pages.key_page(blocks[at / size], head);
+    const T* next = at + size < high ? pages.key_page(blocks[at / size + 1], head) : page;
+    const Panels<T> panel{&page, 1, pages.dim / 2, size, (next - page) * static_cast<int64_t>(sizeof(T))};
+    strip_product(rows, q, pages.dim, panel, size, scores + at - s0, MAX_STEP, false);
   }
 }
 
@@ -91,38 +89,67 @@ inline void score_pages(const Pages<T>& pages, const int32_t* blocks, int64_t he
   *total += sum(added);
 }
 
-// values += weights times the pages' entries in [low, high); what lies beside those may be anything, even no number.
+// Some rows' weights times one head's values, added up.
 template <class T>
-inline void add_values(const Pages<T>& pages, const int32_t* blocks, int64_t head, const float* weights, int64_t rows,
-                       int64_t s0, int64_t step, int64_t low, int64_t high, float* values) {
-  const int64_t size = pages.block_size, dim = pages.value_dim;
-  const auto add_pairs = [&](const T* pairs, int64_t at, int64_t count) {
-    strip_product(rows, weights + at - s0, MAX_STEP, pairs, dim, dim, count, values, dim, true);
-  };
-  for (int64_t page = s0; page < s0 + step; page += size) {
-    int64_t begin = std::max(page, low), end = std::min(page + size, high);
-    if (begin >= end) continue;
-    const T* entries = pages.value_page(blocks[page / size], head);
-    const auto add_edge = [&](int64_t at, int64_t empty) {  // a pair of which one token is not there
-      thread_local Scratch held;
-      T* pair = held.take<T>(2 * dim);
-      std::memcpy(pair, entries + (at - page) * dim, static_cast<size_t>(2 * dim) * sizeof(T));
-      for (int64_t d = 0; d < dim; ++d) pair[pair_element<T>(empty, d, dim)] = T{};
-      add_pairs(pair, at, 1);
-    };
-    if (begin % 2) add_edge(begin++ - 1, 0);
+struct Values {
+  const Pages<T>& pages;
+  int64_t rows;
+  const Factor<T>* weights;  // [rows][MAX_STEP]
+  float* to;                 // [rows][value_dim]
+
+  void add(int64_t at, const T* const* pieces, int64_t count, int64_t pairs, int64_t ahead) const {
+    const int64_t dim = pages.value_dim;
+    strip_product(rows, weights + at, MAX_STEP, Panels<T>{pieces, count, pairs, dim, ahead}, dim, to, dim, true);
+  }
+  // The pair at `at`, of which one token is not there.
+  void add_edge(int64_t at, const T* pair, int64_t empty) const {
+    thread_local Scratch held;
+    const int64_t dim = pages.value_dim;
+    T* copy = held.take<T>(2 * dim);
+    std::memcpy(copy, pair, static_cast<size_t>(2 * dim) * sizeof(T));
+    for (int64_t d = 0; d < dim; ++d) copy[pair_element<T>(empty, d, dim)] = T{};
+    const T* piece = copy;
+    add(at, &piece, 1, 1, 0);
+  }
+  // Entries begin .. end of a page, its first at `at`.
+  void add_part(int64_t at, const T* entries, int64_t begin, int64_t end) const {
+    const int64_t dim = pages.value_dim;
+    if (begin % 2) add_edge(at + begin - 1, entries + (begin - 1) * dim, 0), ++begin;
     const bool ragged = end % 2 && end > begin;
     if (ragged) --end;
-    if (end > begin) add_pairs(entries + (begin - page) * dim, begin, (end - begin) / 2);
-    if (ragged) add_edge(end, 1);
+    const T* piece = entries + begin * dim;
+    if (end > begin) add(at + begin, &piece, 1, (end - begin) / 2, 0);
+    if (ragged) add_edge(at + end, entries + end * dim, 1);
   }
+};
+
+// Values of tokens s0 .. s0 + step that lie in [low, high); what lies beside those may be anything, even no number.
+template <class T>
+inline void add_values(const Values<T>& values, const int32_t* blocks, int64_t head, int64_t s0, int64_t step,
+                       int64_t low, int64_t high) {
+  const int64_t size = values.pages.block_size;
+  const T* whole[MAX_STEP / MIN_BLOCK];
+  int64_t count = 0, first = 0;
+  for (int64_t at = s0; at < s0 + step; at += size) {
+    const int64_t begin = std::max(at, low) - at, end = std::min(at + size, high) - at;
+    if (begin >= end) continue;
+    const T* page = values.pages.value_page(blocks[at / size], head);
+    if (end - begin < size)
+      values.add_part(at - s0, page, begin, end);
+    else {
+      if (!count) first = at - s0;
+      whole[count++] = page;
+    }
+  }
+  if (count) values.add(first, whole, count, size / 2, 0);
 }
 
 // A task's running softmax; queries q [rows][dim], scaled, are ordered token by token, `group` heads each.
 template <class T>
-[[gnu::noinline]] void attend(const Pages<T>& pages, const Places& places, const Task& task, const Form& form, const float* q,
-                   int64_t group, const Running& running) {
+[[gnu::noinline]] void attend(const Pages<T>& pages, const Places& places, const Task& task, const Form& form,
+                              const Factor<T>* q, int64_t group, const Running& running) {
   alignas(64) float scores[QUERY_ROWS * MAX_STEP];
+  alignas(64) Factor<T> rounded[sizeof(Factor<T>) < 4 ? QUERY_ROWS * MAX_STEP : 1];
   const int64_t rows = (task.last - task.first) * group, step = std::max(STEP, pages.block_size);
   const int32_t* blocks = places.table + task.row * places.width;
   for (int64_t m = 0; m < rows; ++m) running.highest[m] = MINUS_INFINITY, running.total[m] = 0;
@@ -135,8 +162,15 @@ template <class T>
       const int64_t end = std::min<int64_t>({task.high, position + 1, s0 + step}) - s0;
       soften(scores + m * MAX_STEP, step, begin, end, form.softcap, running.highest + m, running.total + m,
              running.values + m * pages.value_dim, pages.value_dim);
+      if constexpr (sizeof(Factor<T>) < 4)
+        for (int64_t i = 0; i < step; i += W) store(rounded + m * MAX_STEP + i, load(scores + m * MAX_STEP + i));
     }
-    add_values(pages, blocks, task.head, scores, rows, s0, step, task.low, task.high, running.values);
+    const Factor<T>* weights;
+    if constexpr (sizeof(Factor<T>) < 4)
+      weights = rounded;
+    else
+      weights = scores;
+    add_values(Values<T>{pages, rows, weights, running.values}, blocks, task.head, s0, step, task.low, task.high);
   }
 }
 
@@ -174,39 +208,6 @@ inline void finish(const Running& running, const Task& task, const Form& form, i
   }
 }
 
-// The tasks of a step, and how many of them have partial results. Parts of one (row, head) follow each other.
-struct Work {
-  std::vector<Task> tasks;
-  int64_t parts = 0;
-};
-
-[[gnu::noinline]] inline void make_tasks(const Places& places, int64_t kv_heads, int64_t group, Work& work) {
-  int32_t parts = 0;
-  std::vector<Task>& tasks = work.tasks;
-  tasks.clear();
-  const int64_t most = std::max<int64_t>(1, QUERY_ROWS / group);
-  for (int64_t row = 0; row < places.rows; ++row) {
-    const int32_t begin = places.query_start[row], end = places.query_start[row + 1];
-    const bool few = end - begin <= std::min(most, FEW_TOKENS);
-    for (int32_t first = begin; first < end; first += static_cast<int32_t>(most)) {
-      const int32_t last = std::min(end, first + static_cast<int32_t>(most));
-      const int32_t low = static_cast<int32_t>(oldest(places, places.positions[first]));
-      const int32_t high = places.positions[last - 1] + 1;
-      const bool cut = few && (high - 1) / CONTEXT_PART > low / CONTEXT_PART;
-      for (int32_t head = 0; head < kv_heads; ++head) {
-        int32_t from = low;
-        while (from < high) {
-          const int32_t next = static_cast<int32_t>((from / CONTEXT_PART + 1) * CONTEXT_PART);
-          const int32_t to = cut ? std::min(high, next) : high;
-          tasks.push_back({static_cast<int32_t>(row), head, first, last, from, to, cut ? parts++ : -1});
-          from = to;
-        }
-      }
-    }
-  }
-  work.parts = parts;
-}
-
 // Queries as [tokens][heads][dim] with strides between tokens and heads.
 template <class X>
 struct Queries {
@@ -216,7 +217,8 @@ struct Queries {
   int64_t heads;
 
   // The task's queries, scaled, as [rows][dim].
-  void gather(const Task& task, int64_t group, int64_t dim, float scale, float* to) const {
+  template <class To>
+  void gather(const Task& task, int64_t group, int64_t dim, float scale, To* to) const {
     for (int64_t token = task.first; token < task.last; ++token)
       for (int64_t g = 0; g < group; ++g, to += dim) {
         const X* from = data + token * token_stride + (task.head * group + g) * head_stride;
@@ -243,7 +245,7 @@ inline void paged_attention(const Member& member, const Queries<X>& q, const Pag
   member.each_task(static_cast<int64_t>(count), [&](int64_t number) {
     thread_local Scratch gathered, own;
     const Task& task = all[number];
-    float* queries = gathered.take<float>(most * pages.dim);
+    auto* queries = gathered.take<Factor<T>>(most * pages.dim);
     q.gather(task, group, pages.dim, form.scale, queries);
     const Running running = in(task.part < 0 ? own.take<float>(stride) : partial + task.part * stride);
     attend(pages, places, task, form, queries, group, running);

@@ -12,6 +12,8 @@ namespace anychip {
 constexpr int64_t FEW = 16;  // rows up to which work is split by columns only
 constexpr int64_t ROWS = 48;  // rows of a task, a multiple of what a tile holds
 constexpr int64_t DEPTH = 160;  // pairs of inputs whose weights stay in the first cache
+constexpr int64_t AHEAD = 4096;  // bytes of weights fetched before they are needed, where little is done with each
+constexpr int64_t FAR_AHEAD = DEPTH * BLOCK * 4;  // and where they are used by several tiles
 
 // [m][stride] in the form that products with one weight take.
 struct Activations {
@@ -102,7 +104,9 @@ inline void float_block(const A* x, int64_t stride, int64_t rows, const T* block
   int64_t done = 0;
   for (int64_t part = 0; part < parts; ++part) {
     const int64_t depth = (pairs - done) / (parts - part);
-    strip_product(rows, x + 2 * done, stride, block + done * 2 * BLOCK, BLOCK, BLOCK, depth, c, BLOCK, part > 0);
+    const T* start = block + done * 2 * BLOCK;
+    const Panels<T> panel{&start, 1, depth, BLOCK, rows <= 3 ? AHEAD : FAR_AHEAD};
+    strip_product(rows, x + 2 * done, stride, panel, BLOCK, c, BLOCK, part > 0);
     done += depth;
   }
 }

@@ -15,7 +15,15 @@ constexpr int WIDE = 4;
 constexpr int NARROW = 2;
 #endif
 
-constexpr int64_t AHEAD = 4096;  // bytes of weights fetched before they are needed, where little is done with each
+// Pairs of rows of a matrix, in one piece or in several that follow each other: pages of a cache.
+template <class T>
+struct Panels {
+  const T* const* pieces;
+  int64_t count;
+  int64_t pairs;    // of a piece
+  int64_t columns;  // of the matrix, a strip of which is read
+  int64_t ahead;    // bytes from what is read to what is fetched for later
+};
 
 // Sums of M rows and V vectors of columns, in U parts that do not wait for each other.
 template <int U, int M, int V>
@@ -41,17 +49,28 @@ struct Sums {
   }
 };
 
-// c[m][0..V*W) (+)= sum over 2 * pairs rows of b. `a` is row-major [M][lda]; `b` holds pairs of rows of `columns`
-// columns and points at the strip's first.
+// Call step(part) for every pair of all pieces, U parts in turn; `b` is where it reads.
+template <int U, class T, class Step>
+[[gnu::always_inline]] inline void for_pairs(const Panels<T>& panels, int64_t offset, const T*& b, const Step& step) {
+  for (int64_t piece = 0; piece < panels.count; ++piece) {
+    b = panels.pieces[piece] + offset;
+    for (int64_t k = 0; k + U <= panels.pairs; k += U) repeat<U>(step);
+    for (int64_t k = panels.pairs / U * U; k < panels.pairs; ++k) step(std::integral_constant<int, 0>{});
+  }
+}
+
+// c[m][0..V*W) (+)= sum over all pairs of rows of b, V*W columns from `column`. `a` is row-major [M][lda].
 template <class T, int M, int V>
-[[gnu::noinline]] void product(const float* a, int64_t lda, const T* b, int64_t columns, int64_t pairs, float* c, int64_t ldc,
-                    bool accumulate) {
+[[gnu::noinline]] void product(const float* a, int64_t lda, const Panels<T>& panels, int64_t column, float* c,
+                               int64_t ldc, bool accumulate) {
   constexpr int U = M * V <= 4 ? 2 : 1;
+  const int64_t columns = panels.columns, ahead = panels.ahead;
+  const T* b = nullptr;
   Sums<U, M, V> sums;
   sums.start(c, ldc, accumulate);
   const auto step = ANYCHIP_EACH(u) {
-    if (M <= 3) __builtin_prefetch(reinterpret_cast<const char*>(b) + AHEAD, 0, 2);
-    if (M <= 3 && V * W * 2 * sizeof(T) > 64) __builtin_prefetch(reinterpret_cast<const char*>(b) + AHEAD + 64, 0, 2);
+    __builtin_prefetch(reinterpret_cast<const char*>(b) + ahead, 0, 2);
+    if (V * W * 2 * sizeof(T) > 64) __builtin_prefetch(reinterpret_cast<const char*>(b) + ahead + 64, 0, 2);
     repeat<2>(ANYCHIP_EACH(row) {
       vf weights[V];
       repeat<V>(ANYCHIP_EACH(v) { weights[v] = load_pair_row<row>(b + pair_column<T>(v * W), columns); });
@@ -63,22 +82,23 @@ template <class T, int M, int V>
     a += 2;
     b += 2 * columns;
   };
-  for (int64_t k = 0; k + U <= pairs; k += U) repeat<U>(step);
-  for (int64_t k = pairs / U * U; k < pairs; ++k) step(std::integral_constant<int, 0>{});
+  for_pairs<U>(panels, pair_column<T>(column), b, step);
   sums.finish(c, ldc);
 }
 
 #ifdef ANYCHIP_BF16
 // The same with activations in bfloat16, two to a lane.
 template <class T, int M, int V>
-[[gnu::noinline]] void product(const bf16* a, int64_t lda, const T* b, int64_t columns, int64_t pairs, float* c, int64_t ldc,
-                    bool accumulate) {
+[[gnu::noinline]] void product(const bf16* a, int64_t lda, const Panels<T>& panels, int64_t column, float* c,
+                               int64_t ldc, bool accumulate) {
   constexpr int U = M == 1 ? 4 : M <= 3 ? 2 : 1;
+  const int64_t columns = panels.columns, ahead = panels.ahead;
+  const T* b = nullptr;
   Sums<U, M, V> sums;
   sums.start(c, ldc, accumulate);
   const auto step = ANYCHIP_EACH(u) {
-    if (M <= 3) __builtin_prefetch(reinterpret_cast<const char*>(b) + AHEAD, 0, 2);
-    if (M <= 3 && V > 1) __builtin_prefetch(reinterpret_cast<const char*>(b) + AHEAD + 64, 0, 2);
+    __builtin_prefetch(reinterpret_cast<const char*>(b) + ahead, 0, 2);
+    if (V > 1) __builtin_prefetch(reinterpret_cast<const char*>(b) + ahead + 64, 0, 2);
     __m512bh weights[V];
     repeat<V>(ANYCHIP_EACH(v) { weights[v] = (__m512bh)_mm512_loadu_si512(b + pair_column<T>(v * W)); });
     repeat<M>(ANYCHIP_EACH(m) {
@@ -90,32 +110,30 @@ template <class T, int M, int V>
     a += 2;
     b += 2 * columns;
   };
-  for (int64_t k = 0; k + U <= pairs; k += U) repeat<U>(step);
-  for (int64_t k = pairs / U * U; k < pairs; ++k) step(std::integral_constant<int, 0>{});
+  for_pairs<U>(panels, pair_column<T>(column), b, step);
   sums.finish(c, ldc);
 }
 #endif
 
 // Pick the instance for `rows`, at most M.
 template <class A, class T, int V, int M = MAX_ROWS>
-inline void product_of(int rows, const A* a, int64_t lda, const T* b, int64_t columns, int64_t pairs, float* c,
-                       int64_t ldc, bool accumulate) {
+inline void product_of(int rows, const A* a, int64_t lda, const Panels<T>& b, int64_t column, float* c, int64_t ldc,
+                       bool accumulate) {
   if constexpr (M > 0) {
     if (rows == M)
-      product<T, M, V>(a, lda, b, columns, pairs, c, ldc, accumulate);
+      product<T, M, V>(a, lda, b, column, c, ldc, accumulate);
     else
-      product_of<A, T, V, M - 1>(rows, a, lda, b, columns, pairs, c, ldc, accumulate);
+      product_of<A, T, V, M - 1>(rows, a, lda, b, column, c, ldc, accumulate);
   }
 }
 
-// c [rows][ldc] (+)= a [rows][lda] times `width` columns (a multiple of W) of b.
+// c [rows][ldc] (+)= a [rows][lda] times the first `width` columns (a multiple of W) of b.
 template <class A, class T>
-[[gnu::noinline]] void strip_product(int64_t rows, const A* a, int64_t lda, const T* b, int64_t columns, int64_t width,
-                          int64_t pairs, float* c, int64_t ldc, bool accumulate) {
+[[gnu::noinline]] void strip_product(int64_t rows, const A* a, int64_t lda, const Panels<T>& b, int64_t width,
+                                     float* c, int64_t ldc, bool accumulate) {
   const int64_t tiles = (rows + MAX_ROWS - 1) / MAX_ROWS;
   int64_t column = 0;
   while (column < width) {
-    const T* strip = b + pair_column<T>(column);
     const int64_t left = (width - column) / W;
     const int vectors = rows <= 3 && left >= WIDE ? WIDE : left >= NARROW ? NARROW : 1;
     for (int64_t tile = 0, first = 0; tile < tiles; ++tile) {
@@ -123,11 +141,11 @@ template <class A, class T>
       const A* x = a + first * lda;
       float* y = c + first * ldc + column;
       if (vectors == NARROW)
-        product_of<A, T, NARROW>(count, x, lda, strip, columns, pairs, y, ldc, accumulate);
+        product_of<A, T, NARROW>(count, x, lda, b, column, y, ldc, accumulate);
       else if (vectors == 1)
-        product_of<A, T, 1>(count, x, lda, strip, columns, pairs, y, ldc, accumulate);
+        product_of<A, T, 1>(count, x, lda, b, column, y, ldc, accumulate);
       else
-        product_of<A, T, WIDE, 3>(count, x, lda, strip, columns, pairs, y, ldc, accumulate);
+        product_of<A, T, WIDE, 3>(count, x, lda, b, column, y, ldc, accumulate);
       first += count;
     }
     column += vectors * W;
