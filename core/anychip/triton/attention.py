@@ -1,0 +1,117 @@
+"""Paged attention: rows with one token by pieces of their context, others by tiles of their tokens."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import torch
+
+from anychip.ops.attention import AttentionInputs
+from anychip.plugin.contract import KVSpec
+from anychip.triton.cache import PagedCache
+from anychip.triton.chip import Chip
+from anychip.triton.plan import Contexts, PagedPlan, Queries, make_plan
+from anychip.triton.programs.contexts import attend_contexts, join_pieces
+from anychip.triton.programs.queries import attend_queries
+from anychip.triton.tiles import Tile, Tiles, padded
+
+LOG2_E = math.log2(math.e)
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """How a product of query and key becomes a score."""
+
+    scale: float
+    softcap: float
+    sinks: torch.Tensor | None
+
+    @property
+    def factor(self) -> float:
+        """What a product is multiplied by: without a soft cap scores are in units of log 2 at once."""
+        return self.scale if self.softcap else self.scale * LOG2_E
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """The reading ops of one loaded model."""
+
+    chip: Chip
+    num_heads: int
+    tiles: Tiles = field(default_factory=Tiles)
+
+    def plan_attention(self, inputs: AttentionInputs, spec: KVSpec, block_size: int) -> PagedPlan:
+        """See anychip.ops.attention.plan_attention."""
+        plane = spec.planes[0]
+        kv_heads, dim = plane.shape
+        group = self.num_heads // kv_heads
+        pieces = max(1, self.tiles.waves * self.chip.processors // kv_heads)
+        return make_plan(inputs, spec, block_size, pieces, group, self.tiles.query(plane.dtype, dim), self.chip)
+
+    def paged_attention(
+        self,
+        q: torch.Tensor,
+        cache: PagedCache,
+        plan: PagedPlan,
+        scale: float,
+        softcap: float = 0.0,
+        sinks: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """See anychip.ops.attention.paged_attention."""
+        out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+        scoring = Scoring(scale, softcap, sinks)
+        if plan.contexts is not None:
+            tile = self.tiles.context(q.dtype, q.shape[2], q.shape[1] // cache.k.shape[1])
+            _attend_contexts(q, cache, plan, plan.contexts, tile, scoring, out, self.chip)
+        if plan.queries is not None:
+            _attend_queries(q, cache, plan, plan.queries, scoring, out, self.chip)
+        return out
+
+
+def _attend_contexts(
+    q: torch.Tensor,
+    cache: PagedCache,
+    plan: PagedPlan,
+    contexts: Contexts,
+    tile: Tile,
+    scoring: Scoring,
+    out: torch.Tensor,
+    chip: Chip,
+) -> None:
+    heads, dim, kv_heads = q.shape[1], q.shape[2], cache.k.shape[1]
+    count = len(contexts.pieces)
+    partial = torch.empty(count, heads, dim, dtype=torch.float32, device=q.device)
+    statistics = torch.empty(count, heads, 2, dtype=torch.float32, device=q.device)
+    table = plan.inputs.block_table
+    attend_contexts[(count, kv_heads)](
+        q, cache.k, cache.v, table, contexts.pieces, out, partial, statistics, scoring.sinks, scoring.factor,
+        scoring.softcap, q.stride(0), q.stride(1), table.stride(0), G=heads // kv_heads, D=dim, PAGE=plan.block_size,
+        SOFTCAP=scoring.softcap > 0, SINKS=scoring.sinks is not None, **_blocks(tile, dim), **tile.launch, **chip.order,
+    )  # fmt: skip
+    join_pieces[(plan.inputs.num_single, heads)](
+        partial, statistics, contexts.row_pieces, out, D=dim, BLOCK_D=padded(dim), BLOCK_P=16, **chip.order
+    )
+
+
+def _attend_queries(
+    q: torch.Tensor,
+    cache: PagedCache,
+    plan: PagedPlan,
+    queries: Queries,
+    scoring: Scoring,
+    out: torch.Tensor,
+    chip: Chip,
+) -> None:
+    heads, dim, kv_heads = q.shape[1], q.shape[2], cache.k.shape[1]
+    tile, table = queries.tile, plan.inputs.block_table
+    attend_queries[(len(queries.pieces), kv_heads)](
+        q, cache.k, cache.v, table, plan.inputs.positions, queries.pieces, out, scoring.sinks, scoring.factor,
+        scoring.softcap, q.stride(0), q.stride(1), table.stride(0), G=heads // kv_heads, D=dim, PAGE=plan.block_size,
+        WINDOW=plan.window, SOFTCAP=scoring.softcap > 0, SINKS=scoring.sinks is not None, TOKENS=queries.tokens,
+        **_blocks(tile, dim), **tile.launch, **chip.order,
+    )  # fmt: skip
+
+
+def _blocks(tile: Tile, dim: int) -> dict[str, int]:
+    return {"BLOCK_M": tile.rows, "BLOCK_N": tile.keys, "BLOCK_D": padded(dim)}

@@ -1,0 +1,22 @@
+"""What launches depend on, of the chip."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """A device of `processors` (multiprocessors, compute units).
+
+    `overlap`: a program may be started before the one whose results it waits for has ended (programmatic dependent
+    launch). Every launch between two such programs must then wait too, as all of ours do.
+    """
+
+    processors: int
+    overlap: bool = False
+
+    @property
+    def order(self) -> dict[str, bool]:
+        """Arguments of every launch."""
+        return {"OVERLAP": True, "launch_pdl": True} if self.overlap else {"OVERLAP": False}

@@ -1,0 +1,116 @@
+"""Linear layers for few tokens, where reading the weights is all the work; torch's own matrix products for more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch.nn import functional
+
+from anychip.ops.composite import GELU
+from anychip.triton.chip import Chip
+from anychip.triton.programs.thin import multiply_thin
+from anychip.triton.programs.vector import multiply_vector
+from anychip.triton.rows import Rows, unit_stride
+from anychip.triton.shapes import ThinShape, thin_shape, vector_shape
+from anychip.weights.weight import Weight
+
+COUNTERS = 4096
+"""Tiles of output rows that may be split among programs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Linears:
+    """The linear ops of one loaded model; `max_thin` is the most tokens that are multiplied here."""
+
+    chip: Chip
+    rows: Rows
+    max_thin: int = 64
+    _counters: dict[torch.device, torch.Tensor] = field(default_factory=dict)
+
+    def linear(self, x: torch.Tensor, weight: Weight, bias: torch.Tensor | None) -> torch.Tensor:
+        """See anychip.ops.linear.linear."""
+        if x.shape[0] > self.max_thin:
+            return functional.linear(x, _values(weight), bias)
+        return self._multiply(x, _values(weight), bias, "")
+
+    def norm_linear(
+        self,
+        x: torch.Tensor,
+        residual: torch.Tensor | None,
+        norm_weight: torch.Tensor,
+        eps: float,
+        weight: Weight,
+        bias: torch.Tensor | None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See anychip.ops.composite.norm_linear."""
+        if x.shape[0] == 1:
+            return self._normalize_and_multiply(x, residual, norm_weight, eps, _values(weight), bias, "")
+        if residual is None:
+            return self.linear(self.rows.rms_norm(x, norm_weight, eps), weight, bias), x
+        normed, residual = self.rows.add_rms_norm(x, residual, norm_weight, eps)
+        return self.linear(normed, weight, bias), residual
+
+    def gated_mlp(self, x: torch.Tensor, gate_up: Weight, down: Weight, activation: str) -> torch.Tensor:
+        """See anychip.ops.composite.gated_mlp."""
+        name = "silu" if activation == "silu" else GELU[activation]
+        if x.shape[0] > self.max_thin:
+            inner = self.rows.gate(functional.linear(x, _values(gate_up)), name)
+        else:
+            inner = self._multiply(x, _values(gate_up), None, name)
+        return self.linear(inner, down, None)
+
+    def _multiply(
+        self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, activation: str
+    ) -> torch.Tensor:
+        """x W^T + bias for few tokens; with an activation, gated by the first half of W."""
+        x = unit_stride(x)
+        if x.shape[0] == 1:
+            return self._normalize_and_multiply(x, None, None, 0.0, weight, bias, activation)[0]
+        tokens, rows = x.shape[0], weight.shape[0] // (2 if activation else 1)
+        shape = thin_shape(self.chip.processors, tokens, rows, x.shape[1], bool(activation), x.dtype)
+        out = torch.empty(tokens, rows, dtype=x.dtype, device=x.device)
+        multiply_thin[(shape.tiles(rows), shape.split)](
+            x, weight, bias, out, self._partial(shape, rows, bool(activation), x.device), self._counter(x.device),
+            tokens, x.stride(0), weight.stride(0), N=rows, K=x.shape[1], BIAS=bias is not None, ACTIVATION=activation,
+            **shape.launch, **self.chip.order,
+        )  # fmt: skip
+        return out
+
+    def _normalize_and_multiply(
+        self,
+        x: torch.Tensor,
+        residual: torch.Tensor | None,
+        norm_weight: torch.Tensor | None,
+        eps: float,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        activation: str,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """One token. -> (y [1, N], x + residual [1, H])."""
+        rows = weight.shape[0] // (2 if activation else 1)
+        shape = vector_shape(x.shape[1])
+        out = torch.empty(1, rows, dtype=x.dtype, device=x.device)
+        total = x if residual is None else torch.empty(x.shape, dtype=x.dtype, device=x.device)
+        multiply_vector[(-(-rows // shape["BLOCK_N"]),)](
+            unit_stride(x), residual, norm_weight, weight, bias, out, total, eps, weight.stride(0), N=rows,
+            K=x.shape[1], NORM=norm_weight is not None, ADD=residual is not None, BIAS=bias is not None,
+            ACTIVATION=activation, **shape, **self.chip.order,
+        )  # fmt: skip
+        return out, total
+
+    def _partial(self, shape: ThinShape, rows: int, gated: bool, device: torch.device) -> torch.Tensor | None:
+        if shape.split == 1:
+            return None
+        lines = shape.tiles(rows) * shape.rows
+        return torch.empty((2 if gated else 1) * shape.split * lines * shape.tokens, device=device)
+
+    def _counter(self, device: torch.device) -> torch.Tensor:
+        if device not in self._counters:
+            self._counters[device] = torch.zeros(COUNTERS, dtype=torch.int32, device=device)
+        return self._counters[device]
+
+
+def _values(weight: Weight) -> torch.Tensor:
+    assert weight.values is not None and weight.quantization is None, "a weight these kernels were not offered"
+    return weight.values

@@ -1,0 +1,125 @@
+"""A step's index work for one KV group. Sizes come from the host, contents from the device: captured, it stays right.
+
+Of the host's numbers only those are read that say how large a launch is: tokens, rows, how many rows bring one token,
+and the most that any brings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from anychip.ops.attention import AttentionInputs
+from anychip.plugin.contract import KVSpec
+from anychip.triton.chip import Chip
+from anychip.triton.programs.plan import cut_contexts, cut_queries, place_tokens
+from anychip.triton.tiles import Tile
+
+FIELDS = 8
+UNIT = 64
+"""Keys that a piece of a context is a multiple of."""
+ROW_CLASSES = (32, 128, 512, 2048)
+"""Numbers of rows the planning programs are compiled for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contexts:
+    """Contexts of rows with one token: pieces [P, FIELDS], and (first piece, pieces) of each row [R, 2]."""
+
+    pieces: torch.Tensor
+    row_pieces: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """Pieces of the new tokens of other rows: pieces [P, FIELDS], at most `tokens` in each, which fit `tile`."""
+
+    pieces: torch.Tensor
+    tokens: int
+    tile: Tile
+
+
+@dataclass(frozen=True, slots=True)
+class PagedPlan:
+    """What the layers of one KV group share in a step."""
+
+    inputs: AttentionInputs
+    block_size: int
+    window: int
+    """Keys a query sees; 0: all before it."""
+    slots: torch.Tensor
+    """[T] int64, block * block_size + entry: where each token's key and value go."""
+    contexts: Contexts | None
+    queries: Queries | None
+
+
+def make_plan(
+    inputs: AttentionInputs, spec: KVSpec, block_size: int, pieces: int, group: int, tile: Tile, chip: Chip
+) -> PagedPlan:
+    """Plan a step: contexts in about `pieces` pieces, new tokens of `group` heads each in pieces that fit `tile`."""
+    rows, window = inputs.seq_lens.shape[0], spec.window or 0
+    several = rows > inputs.num_single
+    return PagedPlan(
+        inputs=inputs,
+        block_size=block_size,
+        window=window,
+        slots=_slots(inputs, block_size, chip),
+        contexts=_contexts(inputs, window, pieces, chip) if inputs.num_single else None,
+        queries=_queries(inputs, tile.rows // group, tile, chip) if several else None,
+    )
+
+
+def _slots(inputs: AttentionInputs, block_size: int, chip: Chip) -> torch.Tensor:
+    count, rows = inputs.positions.shape[0], inputs.seq_lens.shape[0]
+    slots = torch.empty(count, dtype=torch.int64, device=inputs.positions.device)
+    row_class = _row_class(rows)
+    tokens = _lines(row_class)
+    place_tokens[(_blocks(count, tokens),)](
+        inputs.query_start, inputs.positions, inputs.block_table, slots, rows, count, inputs.block_table.stride(0),
+        SINGLE=inputs.num_single == rows, PAGE=block_size, ROWS=row_class, TOKENS=tokens, **chip.order,
+    )  # fmt: skip
+    return slots
+
+
+def _contexts(inputs: AttentionInputs, window: int, target: int, chip: Chip) -> Contexts:
+    rows = inputs.num_single
+    row_class = _row_class(rows)
+    lines = _lines(row_class)
+    programs = _blocks(rows + target, lines)
+    contexts = Contexts(_pieces(inputs, programs * lines), inputs.seq_lens.new_empty(rows, 2))
+    cut_contexts[(programs,)](
+        inputs.seq_lens, contexts.pieces, contexts.row_pieces, rows, target, WINDOW=window, UNIT=UNIT, ROWS=row_class,
+        PIECES=lines, **chip.order,
+    )  # fmt: skip
+    return contexts
+
+
+def _queries(inputs: AttentionInputs, tokens: int, tile: Tile, chip: Chip) -> Queries:
+    rows, single = inputs.seq_lens.shape[0], inputs.num_single
+    row_class = _row_class(rows)
+    lines = _lines(row_class)
+    bound = _blocks(inputs.positions.shape[0] - single, tokens) + rows - single
+    programs = _blocks(bound, lines)
+    queries = Queries(_pieces(inputs, programs * lines), tokens, tile)
+    cut_queries[(programs,)](
+        inputs.query_start, queries.pieces, single, rows, TOKENS=tokens, ROWS=row_class, PIECES=lines, **chip.order
+    )
+    return queries
+
+
+def _pieces(inputs: AttentionInputs, count: int) -> torch.Tensor:
+    return torch.empty(count, FIELDS, dtype=torch.int32, device=inputs.seq_lens.device)
+
+
+def _row_class(rows: int) -> int:
+    return next(size for size in ROW_CLASSES if size >= rows)
+
+
+def _lines(row_class: int) -> int:
+    """Lines a planning program works out: a table of them and the rows fits in registers."""
+    return min(64, 4096 // row_class)
+
+
+def _blocks(count: int, size: int) -> int:
+    return -(-count // size)

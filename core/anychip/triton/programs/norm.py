@@ -1,0 +1,49 @@
+"""Root-mean-square normalization of a row at a time; sums in float32, rounded once."""
+
+import triton
+import triton.language as tl
+
+from anychip.triton.programs.order import take_turn
+
+
+@triton.jit
+def normalize(
+    x, weight, out, eps, heads, stride_row, stride_head, OVERLAP: tl.constexpr, H: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Lines [rows, heads, H], a program each; `out` is contiguous."""
+    take_turn(OVERLAP)
+    line = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, BLOCK)
+    valid = column < H
+    source = x + line // heads * stride_row + line % heads * stride_head
+    values = tl.load(source + column, valid, other=0.0).to(tl.float32)
+    scale = tl.rsqrt(tl.sum(values * values, 0) / H + eps)
+    normed = values * scale * tl.load(weight + column, valid, other=0.0).to(tl.float32)
+    tl.store(out + line * H + column, normed.to(out.dtype.element_ty), valid)
+
+
+@triton.jit
+def add_and_normalize(
+    x,
+    residual,
+    weight,
+    out,
+    new_residual,
+    eps,
+    stride_x,
+    stride_residual,
+    OVERLAP: tl.constexpr,
+    H: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """x + residual, and that normalized before it is rounded. [rows, H]."""
+    take_turn(OVERLAP)
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, BLOCK)
+    valid = column < H
+    values = tl.load(x + row * stride_x + column, valid, other=0.0).to(tl.float32)
+    values += tl.load(residual + row * stride_residual + column, valid, other=0.0).to(tl.float32)
+    tl.store(new_residual + row * H + column, values.to(out.dtype.element_ty), valid)
+    scale = tl.rsqrt(tl.sum(values * values, 0) / H + eps)
+    normed = values * scale * tl.load(weight + column, valid, other=0.0).to(tl.float32)
+    tl.store(out + row * H + column, normed.to(out.dtype.element_ty), valid)

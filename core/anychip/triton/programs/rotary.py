@@ -1,0 +1,90 @@
+"""Between the projections and attention in one pass: normalize heads, rotate them, write keys and values to the cache.
+
+A program takes a few tokens of one head. Heads are numbered queries first, then keys, then values.
+"""
+
+import triton
+import triton.language as tl
+
+from anychip.triton.programs.order import take_turn
+
+
+@triton.jit(do_not_specialize=["num_tokens"], do_not_specialize_on_alignment=["positions"])
+def prepare_heads(
+    q, k, v, q_norm, k_norm, positions, cos_sin, slots, q_out, k_out, v_out, eps, num_tokens, stride_qt, stride_qh,
+    stride_kt, stride_kh, stride_vt, stride_vh, OVERLAP: tl.constexpr, N: tl.constexpr, M: tl.constexpr, D:
+    tl.constexpr, ROTARY: tl.constexpr, NORM_Q: tl.constexpr, NORM_K: tl.constexpr, PAGED: tl.constexpr, PAGE:
+    tl.constexpr, TOKENS: tl.constexpr, BLOCK_D: tl.constexpr,
+):  # fmt: skip
+    """q [T, N, D] -> q_out, contiguous; k and v [T, M, D] -> the cache where PAGED, else k -> k_out, contiguous."""
+    take_turn(OVERLAP)
+    token = tl.program_id(0) * TOKENS + tl.arange(0, TOKENS)
+    head = tl.program_id(1)
+    dims = tl.arange(0, BLOCK_D)
+    valid = (token < num_tokens)[:, None] & (dims < D)[None, :]
+    wide = token.to(tl.int64)[:, None]
+    if head < N:
+        source = q + wide * stride_qt + head * stride_qh
+        turned = _turn(source, q_norm, positions, cos_sin, token, dims, valid, num_tokens, eps, D, ROTARY, NORM_Q)
+        tl.store(q_out + (wide * N + head) * D + dims[None, :], turned.to(q_out.dtype.element_ty), valid)
+    elif head < N + M:
+        head = head - N
+        source = k + wide * stride_kt + head * stride_kh
+        turned = _turn(source, k_norm, positions, cos_sin, token, dims, valid, num_tokens, eps, D, ROTARY, NORM_K)
+        entry = _entry(slots, token, num_tokens, head, M, PAGE) if PAGED else wide * M + head
+        tl.store(k_out + entry * D + dims[None, :], turned.to(k_out.dtype.element_ty), valid)
+    else:
+        if PAGED:  # otherwise there is no such head
+            head = head - N - M
+            values = tl.load(v + wide * stride_vt + head * stride_vh + dims[None, :], valid, other=0.0)
+            entry = _entry(slots, token, num_tokens, head, M, PAGE)
+            tl.store(v_out + entry * D + dims[None, :], values.to(v_out.dtype.element_ty), valid)
+
+
+@triton.jit(do_not_specialize=["num_tokens"])
+def write_heads(
+    k, v, slots, k_cache, v_cache, num_tokens, stride_kt, stride_kh, stride_vt, stride_vh, OVERLAP: tl.constexpr, M:
+    tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr, TOKENS: tl.constexpr, BLOCK_D: tl.constexpr,
+):  # fmt: skip
+    """k and v [T, M, D] into the cache as they are."""
+    take_turn(OVERLAP)
+    token = tl.program_id(0) * TOKENS + tl.arange(0, TOKENS)
+    head = tl.program_id(1)
+    dims = tl.arange(0, BLOCK_D)
+    valid = (token < num_tokens)[:, None] & (dims < D)[None, :]
+    wide = token.to(tl.int64)[:, None]
+    target = _entry(slots, token, num_tokens, head, M, PAGE) * D + dims[None, :]
+    keys = tl.load(k + wide * stride_kt + head * stride_kh + dims[None, :], valid, other=0.0)
+    tl.store(k_cache + target, keys.to(k_cache.dtype.element_ty), valid)
+    values = tl.load(v + wide * stride_vt + head * stride_vh + dims[None, :], valid, other=0.0)
+    tl.store(v_cache + target, values.to(v_cache.dtype.element_ty), valid)
+
+
+@triton.jit
+def _turn(
+    source, norm, positions, cos_sin, token, dims, valid, num_tokens, eps, D: tl.constexpr, ROTARY: tl.constexpr, NORM:
+    tl.constexpr,
+):  # fmt: skip
+    """One head of some tokens, normalized where NORM, its first ROTARY elements turned: x * cos + partner * sin."""
+    HALF: tl.constexpr = ROTARY // 2
+    turns = dims < ROTARY
+    partner = tl.where(turns, tl.where(dims < HALF, dims + HALF, dims - HALF), dims)
+    x = tl.load(source + dims[None, :], valid, other=0.0).to(tl.float32)
+    y = tl.load(source + partner[None, :], valid, other=0.0).to(tl.float32)
+    if NORM:
+        scale = tl.rsqrt(tl.sum(x * x, 1) / D + eps)[:, None]
+        x = x * scale * tl.load(norm + dims, dims < D, other=0.0).to(tl.float32)[None, :]
+        y = y * scale * tl.load(norm + partner, dims < D, other=0.0).to(tl.float32)[None, :]
+    position = tl.load(positions + token, token < num_tokens, other=0).to(tl.int64)
+    angle = cos_sin + position[:, None] * ROTARY + (dims % HALF)[None, :]
+    mask = valid & turns[None, :]
+    cos = tl.load(angle, mask, other=1.0)
+    sin = tl.load(angle + HALF, mask, other=0.0)
+    return x * cos + tl.where((dims < HALF)[None, :], -y, y) * sin
+
+
+@triton.jit
+def _entry(slots, token, num_tokens, head, M: tl.constexpr, PAGE: tl.constexpr):
+    """Line of a token's head in a cache [block, head, entry]; a slot is block * PAGE + entry."""
+    slot = tl.load(slots + token, token < num_tokens, other=0)[:, None]
+    return (slot // PAGE * M + head) * PAGE + slot % PAGE

@@ -1,0 +1,73 @@
+"""A matrix times a few vectors: weights are the rows of the matrix instruction, tokens its columns.
+
+Where the output is short, several programs share its rows and split the inputs; the last to finish adds up their sums,
+in the order of their numbers, and clears the counter for the next launch.
+"""
+
+import triton
+import triton.language as tl
+
+from anychip.triton.programs.activate import activate
+from anychip.triton.programs.order import let_next_start, wait_for_previous
+
+
+@triton.jit(do_not_specialize=["num_tokens"])
+def multiply_thin(
+    x, weight, bias, out, partial, counters, num_tokens, stride_x, stride_w, N: tl.constexpr, K: tl.constexpr, OVERLAP:
+    tl.constexpr, BIAS: tl.constexpr, ACTIVATION: tl.constexpr, SPLIT: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_N:
+    tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """y [T, N] = x [T, K] W^T, T <= BLOCK_T. With an ACTIVATION W has 2N rows: y = activation(gates) * others."""
+    let_next_start(OVERLAP)
+    wait_for_previous(OVERLAP)
+    tile, part = tl.program_id(0), tl.program_id(1)
+    rows, tokens, columns = tile * BLOCK_N + tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_T), tl.arange(0, BLOCK_K)
+    lines = weight + tl.minimum(rows, N - 1).to(tl.int64)[:, None] * stride_w + columns[None, :]
+    sources = x + tl.minimum(tokens, num_tokens - 1)[:, None] * stride_x + columns[None, :]
+    share: tl.constexpr = (K + SPLIT * BLOCK_K - 1) // (SPLIT * BLOCK_K) * BLOCK_K
+    total = tl.zeros((BLOCK_N, BLOCK_T), tl.float32)
+    gates = tl.zeros((BLOCK_N, BLOCK_T), tl.float32)
+    for start in range(part * share, tl.minimum(part * share + share, K), BLOCK_K):
+        z = tl.trans(_tile(sources, columns, start, K, BLOCK_K))
+        if ACTIVATION != "":
+            gates = tl.dot(_tile(lines, columns, start, K, BLOCK_K), z, gates, input_precision="ieee")
+            others = _tile(lines + tl.cast(N, tl.int64) * stride_w, columns, start, K, BLOCK_K)
+            total = tl.dot(others, z, total, input_precision="ieee")
+        else:
+            total = tl.dot(_tile(lines, columns, start, K, BLOCK_K), z, total, input_precision="ieee")
+    inside = (rows < N)[:, None] & (tokens < num_tokens)[None, :]
+    if SPLIT > 1:
+        offsets = rows[:, None] * BLOCK_T + tokens[None, :]
+        size: tl.constexpr = ((N + BLOCK_N - 1) // BLOCK_N) * BLOCK_N * BLOCK_T
+        tl.store(partial + part * size + offsets, total)
+        if ACTIVATION != "":
+            tl.store(partial + (SPLIT + part) * size + offsets, gates)
+        tl.debug_barrier()  # all threads' sums are written before the count says so
+        if tl.atomic_add(counters + tile, 1, sem="acq_rel") < SPLIT - 1:
+            return
+        tl.debug_barrier()
+        tl.store(counters + tile, 0)
+        total = _joined(partial + offsets, size, SPLIT)
+        if ACTIVATION != "":
+            gates = _joined(partial + SPLIT * size + offsets, size, SPLIT)
+    if BIAS:
+        total += tl.load(bias + rows, rows < N, other=0.0).to(tl.float32)[:, None]
+    if ACTIVATION != "":
+        total *= activate(gates, ACTIVATION)
+    tl.store(out + tokens[None, :] * N + rows[:, None], total.to(out.dtype.element_ty), inside)
+
+
+@triton.jit
+def _tile(lines, columns, start, K: tl.constexpr, BLOCK_K: tl.constexpr):
+    if K % BLOCK_K == 0:
+        return tl.load(lines + start)
+    else:
+        return tl.load(lines + start, (start + columns < K)[None, :], other=0.0)
+
+
+@triton.jit
+def _joined(sources, size, SPLIT: tl.constexpr):
+    total = tl.load(sources, cache_modifier=".cg")
+    for part in tl.static_range(1, SPLIT):
+        total += tl.load(sources + part * size, cache_modifier=".cg")
+    return total

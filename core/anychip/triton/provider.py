@@ -1,0 +1,78 @@
+"""Every op that has a kernel here, for one loaded model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from anychip.ops.op import Kernel, OpSpec
+from anychip.triton.attention import Attention
+from anychip.triton.cache import copy_blocks, new_cache
+from anychip.triton.chip import Chip
+from anychip.triton.linear import Linears
+from anychip.triton.rotary import Heads
+from anychip.triton.rows import Rows
+
+MAX_HEAD_DIM = 256
+MIN_HEAD_DIM = 16
+
+
+@dataclass(frozen=True, slots=True)
+class TritonKernels:
+    """Kernels for one chip. `max_thin`: the most tokens for which linear layers are multiplied here, not by torch."""
+
+    chip: Chip
+    max_thin: int = 64
+
+    def kernels(self, spec: OpSpec) -> Mapping[str, Kernel]:
+        """A kernel by op name, for one loaded model."""
+        attention, heads, rows = Attention(self.chip, spec.num_heads), Heads(self.chip), Rows(self.chip)
+        linears = Linears(self.chip, rows, self.max_thin)
+        return {
+            **_kernels(
+                unsupported_attention,
+                new_cache=new_cache,
+                copy_blocks=copy_blocks,
+                plan_attention=attention.plan_attention,
+                kv_write=heads.kv_write,
+                paged_attention=attention.paged_attention,
+                qk_norm_rope_kv_write=heads.qk_norm_rope_kv_write,
+            ),
+            **_kernels(
+                unsupported_weights,
+                linear=linears.linear,
+                norm_linear=linears.norm_linear,
+                gated_mlp=linears.gated_mlp,
+            ),
+            **_kernels(
+                None,
+                rms_norm=rows.rms_norm,
+                add_rms_norm=rows.add_rms_norm,
+                rope=heads.rope,
+                silu_mul=rows.silu_mul,
+                gelu_mul=rows.gelu_mul,
+                embedding=rows.embedding,
+            ),
+        }
+
+
+def unsupported_weights(spec: OpSpec) -> list[str]:
+    """Why the linear layers cannot serve a model."""
+    return [f"weights in {name}" for name in spec.weight_formats]
+
+
+def unsupported_attention(spec: OpSpec) -> list[str]:
+    """Why attention cannot serve a model."""
+    reasons = []
+    if not MIN_HEAD_DIM <= spec.head_dim <= MAX_HEAD_DIM:
+        reasons.append(f"head size {spec.head_dim} is not between {MIN_HEAD_DIM} and {MAX_HEAD_DIM}")
+    if spec.kv_dtype not in ("", spec.dtype):
+        reasons.append(f"a cache in {spec.kv_dtype} for a model in {spec.dtype}")
+    return reasons
+
+
+def _kernels(unsupported: Callable[[OpSpec], list[str]] | None, **functions: Callable[..., Any]) -> dict[str, Kernel]:
+    if unsupported is None:
+        return {name: Kernel(function) for name, function in functions.items()}
+    return {name: Kernel(function, unsupported) for name, function in functions.items()}

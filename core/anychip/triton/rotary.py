@@ -1,0 +1,81 @@
+"""Launching what lies between the projections and attention."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from anychip.triton.cache import PagedCache
+from anychip.triton.chip import Chip
+from anychip.triton.plan import PagedPlan
+from anychip.triton.programs.rotary import prepare_heads, write_heads
+from anychip.triton.rows import unit_stride
+from anychip.triton.tiles import padded
+
+FEW_TOKENS = 64
+"""Up to here a program takes one token, so that there are enough of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """The ops of heads on one chip."""
+
+    chip: Chip
+
+    def kv_write(self, k: torch.Tensor, v: torch.Tensor, cache: PagedCache, plan: PagedPlan) -> None:
+        """See anychip.ops.attention.kv_write."""
+        k, v = unit_stride(k), unit_stride(v)
+        tokens, heads, dim = k.shape
+        blocks = _token_blocks(tokens)
+        write_heads[(-(-tokens // blocks["TOKENS"]), heads)](
+            k, v, plan.slots, cache.k, cache.v, tokens, k.stride(0), k.stride(1), v.stride(0), v.stride(1), M=heads,
+            D=dim, PAGE=plan.block_size, BLOCK_D=padded(dim), **blocks, **self.chip.order,
+        )  # fmt: skip
+
+    def qk_norm_rope_kv_write(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        q_norm: torch.Tensor | None,
+        k_norm: torch.Tensor | None,
+        eps: float,
+        positions: torch.Tensor,
+        cos_sin: torch.Tensor,
+        cache: PagedCache,
+        plan: PagedPlan,
+    ) -> torch.Tensor:
+        """See anychip.ops.composite.qk_norm_rope_kv_write."""
+        q, k, v = unit_stride(q), unit_stride(k), unit_stride(v)
+        tokens, heads, dim = q.shape
+        out, blocks, kv_heads = _empty(q), _token_blocks(tokens), k.shape[1]
+        prepare_heads[(-(-tokens // blocks["TOKENS"]), heads + 2 * kv_heads)](
+            q, k, v, q_norm, k_norm, positions, cos_sin, plan.slots, out, cache.k, cache.v, eps, tokens, q.stride(0),
+            q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1), N=heads, M=kv_heads, D=dim,
+            ROTARY=cos_sin.shape[1], NORM_Q=q_norm is not None, NORM_K=k_norm is not None, PAGED=True,
+            PAGE=plan.block_size, BLOCK_D=padded(dim), **blocks, **self.chip.order,
+        )  # fmt: skip
+        return out
+
+    def rope(
+        self, q: torch.Tensor, k: torch.Tensor, positions: torch.Tensor, cos_sin: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See anychip.ops.rope.rope."""
+        q, k = unit_stride(q), unit_stride(k)
+        tokens, heads, dim = q.shape
+        q_out, k_out, blocks, kv_heads = _empty(q), _empty(k), _token_blocks(tokens), k.shape[1]
+        prepare_heads[(-(-tokens // blocks["TOKENS"]), heads + kv_heads)](
+            q, k, k, None, None, positions, cos_sin, None, q_out, k_out, k_out, 0.0, tokens, q.stride(0), q.stride(1),
+            k.stride(0), k.stride(1), 0, 0, N=heads, M=kv_heads, D=dim, ROTARY=cos_sin.shape[1], NORM_Q=False,
+            NORM_K=False, PAGED=False, PAGE=1, BLOCK_D=padded(dim), **blocks, **self.chip.order,
+        )  # fmt: skip
+        return q_out, k_out
+
+
+def _token_blocks(tokens: int) -> dict[str, int]:
+    return {"TOKENS": 1, "num_warps": 1} if tokens <= FEW_TOKENS else {"TOKENS": 16, "num_warps": 4}
+
+
+def _empty(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty(x.shape, dtype=x.dtype, device=x.device)

@@ -1,0 +1,51 @@
+"""Sizes of the work of thin linear layers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+MIN_TOKENS = 16
+"""Columns of a tile of the matrix instruction that every chip has."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThinShape:
+    """Output rows, tokens and inputs of a tile, and among how many programs a tile's inputs are split."""
+
+    rows: int
+    tokens: int
+    inputs: int
+    split: int
+    warps: int
+    stages: int
+
+    def tiles(self, rows: int) -> int:
+        """How many tiles `rows` output rows make."""
+        return -(-rows // self.rows)
+
+    @property
+    def launch(self) -> dict[str, int]:
+        """Arguments of the launch."""
+        sizes = {"SPLIT": self.split, "BLOCK_T": self.tokens, "BLOCK_N": self.rows, "BLOCK_K": self.inputs}
+        return {**sizes, "num_warps": self.warps, "num_stages": self.stages}
+
+
+def thin_shape(processors: int, tokens: int, rows: int, inputs: int, gated: bool, dtype: torch.dtype) -> ThinShape:
+    """For 2 to 64 tokens: split until there are two programs a processor, while a program keeps four tiles of input."""
+    columns = max(MIN_TOKENS, 1 << (tokens - 1).bit_length())
+    block = 32 if dtype.itemsize > 2 else 64
+    depth = 128 if dtype.itemsize <= 2 and inputs >= 128 else 64
+    tiles = -(-rows // block)
+    split = 1
+    while tiles * split * 2 <= 2 * processors and inputs // (depth * split * 2) >= 4:
+        split *= 2
+    return ThinShape(block, columns, depth, split, 4, 3 if gated else 4)
+
+
+def vector_shape(inputs: int) -> dict[str, int]:
+    """Arguments of the launch for one token: output rows and inputs of a program's tile, measured on an H200."""
+    if 1024 < inputs < 8192:
+        return {"BLOCK_N": 2, "BLOCK_K": 1024, "num_warps": 4}
+    return {"BLOCK_N": 4, "BLOCK_K": min(512, max(16, 1 << (inputs - 1).bit_length())), "num_warps": 2}

@@ -1,0 +1,146 @@
+"""A device that is not there: launches compile for it, through Triton's own path, and then do nothing."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.backends.driver import DriverBase
+from triton.runtime.driver import driver
+
+import anychip.triton.programs
+
+TARGETS = {
+    "sm_80": GPUTarget("cuda", 80, 32),
+    "sm_90": GPUTarget("cuda", 90, 32),
+    "sm_100": GPUTarget("cuda", 100, 32),
+    "gfx942": GPUTarget("hip", "gfx942", 64),
+}
+SHARED = {"sm_80": 163 * 1024, "sm_90": 227 * 1024, "sm_100": 227 * 1024, "gfx942": 64 * 1024}
+CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+
+
+class Loader:
+    """What Triton asks of a driver to load a kernel."""
+
+    def __init__(self, shared: int) -> None:
+        self.shared = shared
+
+    def get_device_properties(self, device: int) -> dict[str, int]:
+        return {"max_shared_mem": self.shared, "multiprocessor_count": 132, "warpSize": 32}
+
+    def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[int, int, int, int, int]:
+        return 1, 1, 0, 0, 1024
+
+
+class Launcher:
+    """Launches nothing."""
+
+    def __init__(self, source: Any, metadata: Any) -> None:
+        pass
+
+    def __call__(self, *arguments: Any) -> None:
+        pass
+
+
+class FakeDriver(DriverBase):
+    """A driver of one target."""
+
+    launcher_cls = Launcher
+
+    def __init__(self, name: str) -> None:
+        self.target = TARGETS[name]
+        self.utils = Loader(SHARED[name])
+
+    @classmethod
+    def is_active(cls) -> bool:
+        return True
+
+    def map_python_to_cpp_type(self, ty: str) -> str:
+        return ty
+
+    def get_current_target(self) -> GPUTarget:
+        return self.target
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def set_current_device(self, device: int) -> None:
+        pass
+
+    def get_current_stream(self, device: int = 0) -> int:
+        return 0
+
+    def get_active_torch_device(self) -> torch.device:
+        return torch.device("cpu")
+
+    def get_benchmarker(self) -> Any:
+        raise AssertionError("nothing is measured here")
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What became of one variant of a program."""
+
+    name: str
+    registers: int
+    spilled: int
+    shared: int
+    text: str
+
+
+def programs() -> dict[str, Any]:
+    """Every program by name."""
+    found = {}
+    for module in pkgutil.iter_modules(anychip.triton.programs.__path__, "anychip.triton.programs."):
+        for name, value in vars(importlib.import_module(module.name)).items():
+            if isinstance(value, triton.runtime.jit.JITFunction):
+                found[name] = value
+    return found
+
+
+def use(target: str) -> None:
+    """Make `target` the device, with nothing compiled for it yet."""
+    driver.set_active(FakeDriver(target))
+    for program in programs().values():
+        program.device_caches.clear()
+
+
+def compiled() -> Iterator[Compiled]:
+    """What was compiled since `use`."""
+    for name, program in programs().items():
+        for kernel in program.device_caches[0][0].values() if 0 in program.device_caches else ():
+            if "cubin" in kernel.asm:
+                registers, spilled = _cubin_resources(kernel.asm["cubin"])
+                text = kernel.asm["ptx"]
+            else:
+                text = kernel.asm["amdgcn"]
+                registers, spilled = (int(_field(text, field)) for field in ("vgpr_count", "vgpr_spill_count"))
+            yield Compiled(name, registers, spilled, kernel.metadata.shared, text)
+
+
+def _cubin_resources(cubin: bytes) -> tuple[int, int]:
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        arguments = [CUOBJDUMP, "--dump-resource-usage", file.name]
+        usage = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
+    registers, stack, local = (re.search(rf"{field}:(\d+)", usage) for field in ("REG", "STACK", "LOCAL"))
+    assert registers and stack and local, usage
+    return int(registers[1]), int(stack[1]) + int(local[1])
+
+
+def _field(text: str, name: str) -> str:
+    match = re.search(rf"\.{name}:\s*(\d+)", text)
+    assert match, name
+    return match[1]

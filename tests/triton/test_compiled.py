@@ -1,0 +1,100 @@
+"""Every program compiles for each target without a device, with no register spilled where that is promised."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.triton.mode import require_triton
+
+require_triton(interpreted=False)
+
+from tests.triton.fake_device import TARGETS, Compiled, compiled, programs, use
+
+from anychip.ops.attention_cases import batch_inputs, shuffled_table
+from anychip.ops.bind import bind
+from anychip.ops.op import OpSpec
+from anychip.ops.parts import Ops
+from anychip.plugin.contract import KVSpec, Plane
+from anychip.triton.chip import Chip
+from anychip.triton.provider import TritonKernels
+from anychip.weights.weight import Weight
+
+OVERLAPS = ("sm_90", "sm_100")
+HEAD_SIZES = (64, 80, 96, 128, 256)
+SPILLS = {("sm_80", "attend_queries")}
+"""Tiles sized for larger register files."""
+TRIVIAL = 16
+"""Bytes of stack that are one value kept across a loop, written and read once."""
+MATRIX = {"sm_80": "mma.sync", "sm_90": "wgmma", "sm_100": "tcgen05", "gfx942": "v_mfma"}
+
+
+def ops_for(target: str, spec: OpSpec) -> Ops:
+    return bind(TritonKernels(Chip(132, overlap=target in OVERLAPS)).kernels(spec), spec)
+
+
+def attend(target: str, dim: int) -> None:
+    """Every program of the attention family."""
+    spec = OpSpec("bfloat16", 1024, 32, 8, dim, 1000, 2048)
+    ops, rows = ops_for(target, spec), ((100, 1), (50, 1), (70, 29), (0, 40))
+    table, blocks = shuffled_table(torch.Generator(), [sum(row) for row in rows], 16)
+    inputs = batch_inputs(rows, table)
+    layer = KVSpec("full", tuple(Plane(name, (8, dim), spec.dtype) for name in "kv"))
+    cache, plan = ops.new_cache(layer, blocks, 16, "cpu"), ops.plan_attention(inputs, layer, 16)
+    tokens = sum(new for _, new in rows)
+    q, k = (torch.zeros(tokens, heads, dim, dtype=torch.bfloat16) for heads in (32, 8))
+    table = torch.zeros(256, dim)
+    q = ops.qk_norm_rope_kv_write(q, k, k, q[0, 0], k[0, 0], 1e-5, inputs.positions, table, cache, plan)
+    ops.kv_write(k, k, cache, plan)
+    ops.paged_attention(q, cache, plan, 0.1, 30.0, q[0, :, 0].contiguous())
+    ops.paged_attention(q, cache, plan, 0.1)
+
+
+def multiply(target: str) -> None:
+    """Every program of rows."""
+    ops = ops_for(target, OpSpec("bfloat16", 1024, 16, 8, 128, 1000, 2048))
+    gate_up, down = weight(4096, 1024), weight(1024, 2048)
+    for tokens in (1, 8, 64):
+        x = torch.zeros(tokens, 1024, dtype=torch.bfloat16)
+        ops.norm_linear(x, x, x[0], 1e-5, weight(6144, 1024), None)
+        ops.norm_linear(x, None, x[0], 1e-5, weight(3000, 1024), x[0].repeat(3)[:3000])
+        ops.gated_mlp(x, gate_up, down, "silu")
+    ops.gelu_mul(x, "tanh")
+    ops.silu_mul(x)
+    ops.embedding(torch.zeros(5, dtype=torch.int32), x)
+
+
+def weight(rows: int, columns: int) -> Weight:
+    return Weight(torch.zeros(rows, columns, dtype=torch.bfloat16), (rows, columns))
+
+
+def problems(target: str) -> list[Compiled]:
+    return [found for found in compiled() if found.spilled > TRIVIAL and (target, found.name) not in SPILLS]
+
+
+@pytest.mark.parametrize("dim", HEAD_SIZES)
+@pytest.mark.parametrize("target", TARGETS)
+def test_attention_compiles(target: str, dim: int) -> None:
+    use(target)
+    attend(target, dim)
+    assert problems(target) == []
+    assert all(MATRIX[target] in found.text for found in compiled() if found.name == "attend_queries")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_rows_compile(target: str) -> None:
+    use(target)
+    multiply(target)
+    assert problems(target) == []
+
+
+def test_nothing_is_left_out() -> None:
+    """Every entry program was compiled above."""
+    use("sm_90")
+    attend("sm_90", 64)
+    multiply("sm_90")
+    launched = {found.name for found in compiled()}
+    entries = {name for name, program in programs().items() if "OVERLAP" in program.arg_names and name not in STEPS}
+    assert launched == entries
+
+
+STEPS = ("take_turn", "let_next_start", "wait_for_previous")

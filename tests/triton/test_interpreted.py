@@ -1,0 +1,133 @@
+"""The kit's op checks over kernels in Triton's interpreter, and what the kit's short rows do not reach."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.triton.mode import require_triton
+
+require_triton(interpreted=True)
+
+from tests.triton.interpreted import InterpretedPlatform
+
+from anychip.ops.attention import AttentionInputs
+from anychip.ops.attention_cases import batch_inputs, shuffled_table
+from anychip.ops.bind import bind
+from anychip.ops.op import OpSpec
+from anychip.ops.parts import Ops
+from anychip.ops.shapes import normal
+from anychip.plugin.contract import KVSpec, Plane
+from anychip.testing.compare import normalized_error
+from anychip.testing.op_checks import check_op
+from anychip.weights.weight import Weight
+
+OPS = ("rms_norm", "add_rms_norm", "silu_mul", "gelu_mul", "embedding", "linear", "paged_attention")
+SLOW_OPS = ("rope", "norm_linear", "gated_mlp", "kv_write", "qk_norm_rope_kv_write")
+"""In the interpreter, so on one shape: three query heads a cached head."""
+RAGGED = ((700, 1), (3, 1), (64, 1), (0, 1), (511, 1), (5, 70), (300, 9), (0, 2))
+"""Contexts of one and of several pieces, queries of one and of several tiles."""
+TOLERANCE = {"float32": 3e-6, "float16": 2e-3}
+
+
+class Subject:
+    """What the kit asks of a subject."""
+
+    def __init__(self, heads: tuple[int, ...]) -> None:
+        self.torch_platform = InterpretedPlatform(heads)
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_kit(name: str) -> None:
+    assert check_op(name, Subject(())).startswith("kernel")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", SLOW_OPS)
+def test_kit_on_one_shape(name: str) -> None:
+    assert "kernel" in check_op(name, Subject((9,)))  # type: ignore[arg-type]
+
+
+class Step:
+    """A step of RAGGED rows over a cache full of numbers, by these kernels and by the reference."""
+
+    def __init__(self, dtype: str, window: int | None = None, softcap: float = 0.0, sinks: bool = False) -> None:
+        generator = torch.Generator().manual_seed(3)
+        self.spec = OpSpec(dtype, 96, 6, 2, 48, 100, windows=(window,) if window else ())
+        planes = tuple(Plane(name, (2, 48), dtype) for name in "kv")
+        self.layer = KVSpec("sliding" if window else "full", planes, window)
+        table, self.blocks = shuffled_table(generator, [sum(row) for row in RAGGED], 16)
+        self.inputs = batch_inputs(RAGGED, table)
+        tokens = sum(new for _, new in RAGGED)
+        self.q = normal(generator, tokens, 6, 48, dtype=dtype)
+        self.k, self.v = (normal(generator, self.blocks * 16, 2, 48, dtype=dtype) for _ in range(2))
+        self.softcap = softcap
+        self.sinks = normal(generator, 6, dtype=dtype) if sinks else None
+
+    def attend(self, ops: Ops, inputs: AttentionInputs, wide: bool = False) -> torch.Tensor:
+        """Fill a cache and attend; `wide` in float32."""
+        layer = self.layer
+        if wide:
+            planes = tuple(replace(plane, dtype="float32") for plane in layer.planes)
+            layer = replace(layer, planes=planes)
+        cache = ops.new_cache(layer, self.blocks, 16, "cpu")
+        everything = batch_inputs(((0, self.blocks * 16),), np.arange(self.blocks, dtype=np.int32)[None])
+        q, k, v = (x.float() if wide else x for x in (self.q, self.k, self.v))
+        ops.kv_write(k, v, cache, ops.plan_attention(everything, layer, 16))
+        return ops.paged_attention(q, cache, ops.plan_attention(inputs, layer, 16), 0.2, self.softcap, self.sinks)
+
+    def error(self, inputs: AttentionInputs | None = None) -> float:
+        """Of the kernels, given `inputs`, against the reference, given the right ones."""
+        ours = bind(InterpretedPlatform().kernels(self.spec), self.spec)
+        return normalized_error(
+            self.attend(ours, inputs or self.inputs), self.attend(bind({}, self.spec), self.inputs, wide=True)
+        )
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize(
+    "options", [{}, {"window": 100}, {"softcap": 3.0, "sinks": True}], ids=["plain", "window", "softcap and sinks"]
+)
+def test_long_contexts_are_cut_and_joined(dtype: str, options: dict[str, Any]) -> None:
+    assert Step(dtype, **options).error() < TOLERANCE[dtype]
+
+
+def test_the_check_sees_a_wrong_length_and_a_wrong_block() -> None:
+    step = Step("float32")
+    shorter, moved = step.inputs.seq_lens.clone(), step.inputs.block_table.clone()
+    shorter[0] -= 1
+    moved[4, 3] = moved[4, 2]
+    assert step.error(replace(step.inputs, seq_lens=shorter)) > 10 * TOLERANCE["float32"]
+    assert step.error(replace(step.inputs, block_table=moved)) > 10 * TOLERANCE["float32"]
+
+
+def test_a_plan_takes_lengths_from_the_device() -> None:
+    """The host may know upper bounds only."""
+    step = Step("float32")
+    bounds = step.inputs.host_seq_lens + 500
+    assert step.error(replace(step.inputs, host_seq_lens=bounds, max_seq=int(bounds.max()))) < TOLERANCE["float32"]
+
+
+def test_a_padding_row_reads_nothing_and_gives_zeros() -> None:
+    step = Step("float32")
+    ours = bind(InterpretedPlatform().kernels(step.spec), step.spec)
+    lengths = step.inputs.seq_lens.clone()
+    lengths[1] = 0
+    out = step.attend(ours, replace(step.inputs, seq_lens=lengths))
+    assert torch.equal(out[1], torch.zeros_like(out[1]))
+    assert torch.equal(out[0], step.attend(ours, step.inputs)[0])
+
+
+@pytest.mark.parametrize("tokens", [1, 5])
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_split_inputs_add_up_each_time(tokens: int, dtype: str) -> None:
+    generator = torch.Generator().manual_seed(1)
+    spec = OpSpec(dtype, 64, 4, 4, 16, 100)
+    linear = bind(InterpretedPlatform().kernels(spec), spec).linear
+    for _ in range(2):
+        x, weight = (normal(generator, rows, 1100, dtype=dtype, scale=0.1) for rows in (tokens, 70))
+        right = x.double() @ weight.double().T
+        assert normalized_error(linear(x, Weight(weight, (70, 1100)), None), right) < TOLERANCE[dtype]
+        assert normalized_error(linear(x, Weight(weight.roll(1), (70, 1100)), None), right) > 0.1
