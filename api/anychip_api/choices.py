@@ -29,6 +29,12 @@ class Choice:
     finish_reason: FinishReason | None = None
     stop_reason: int | str | None = None
 
+    @property
+    def mean_logprob(self) -> float:
+        """Of its tokens, which have log-probabilities."""
+        rows = zip(self.token_ids, self.logprobs, strict=True)
+        return sum(position[token].logprob for token, position in rows) / max(1, len(self.token_ids))
+
     def add(self, delta: Delta) -> None:
         """What the choice gained."""
         self.texts.append(delta.text)
@@ -64,6 +70,10 @@ class ChoicesAnswer(Answer):
     def choice(self, index: int, number: int, choice: Choice) -> dict[str, Any]:
         """The entry of `choices` of a choice that is complete."""
 
+    def shown(self, choices: list[Choice]) -> list[Choice]:
+        """Those of a prompt's choices that the client gets."""
+        return choices
+
     def extras(self) -> dict[str, Any]:
         """More members of the whole answer."""
         return {}
@@ -80,7 +90,10 @@ class ChoicesAnswer(Answer):
     def whole(self) -> dict[str, Any]:
         """Every choice, and the usage."""
         each = self.generation.choices
-        listed = [self.choice(number // each, number, choice) for number, choice in enumerate(self._choices)]
+        listed: list[dict[str, Any]] = []
+        for index in range(len(self.generation.streams)):
+            for choice in self.shown(self._choices[index * each : (index + 1) * each]):
+                listed.append(self.choice(index, len(listed), choice))
         return {**self.envelope(self.object_name, listed), "usage": self.generation.usage(), **self.extras()}
 
     def events(self, batch: Batch) -> bytes:

@@ -80,6 +80,13 @@ class CompletionAnswer(ChoicesAnswer):
         self._held = [item for item in self._held if item[0] != index]
         return [piece for item in ready for piece in self._piece(*item)]
 
+    def shown(self, choices: list[Choice]) -> list[Choice]:
+        """With `best_of` the best ones: those with the highest log-probability a token, as OpenAI has it."""
+        count = self.request.n or 1
+        if count == len(choices):
+            return choices
+        return sorted(choices, key=lambda choice: choice.mean_logprob, reverse=True)[:count]
+
     def choice(self, index: int, number: int, choice: Choice) -> dict[str, Any]:
         """A complete choice."""
         text = self._echo(index) + "".join(choice.texts)

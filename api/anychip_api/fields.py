@@ -14,6 +14,7 @@ _MOST_NAMES = 20
 
 _LATER = "Leave it out; it is not supported yet."
 _STRUCTURED = "Leave it out; structured output is not supported yet."
+_SAMPLER = "Leave it out; this server does not sample so."
 _CHAT = "Send it to /v1/chat/completions."
 _FUNCTIONS = "Send `tools` and `tool_choice`, which took its place."
 
@@ -25,7 +26,12 @@ REFUSED: Refusals = {
     "best_of": ((1,), "Ask for several choices with `n` and take the best one."),
     "chat_template": ((), "Give the template when the server starts, with --chat-template."),
     "documents": (([],), _LATER),
+    "dry_multiplier": ((0, 0.0), _SAMPLER),
+    "dynatemp_range": ((0, 0.0), _SAMPLER),
+    "ec_transfer_params": ((), _LATER),
+    "echo": ((False,), "Send it to /v1/completions."),
     "embed_dtype": (("float32",), "Leave it out; vectors are float32."),
+    "enable_response_messages": ((False,), _LATER),
     "endianness": (("native", "little"), "Leave it out; base64 is little-endian."),
     "function_call": (("none",), _FUNCTIONS),
     "functions": (([],), _FUNCTIONS),
@@ -33,43 +39,68 @@ REFUSED: Refusals = {
     "guided_grammar": ((), _STRUCTURED),
     "guided_json": ((), _STRUCTURED),
     "guided_regex": ((), _STRUCTURED),
-    "kv_transfer_params": ((), _LATER),
-    "length_penalty": ((1, 1.0), "Leave it out; there is no beam search here."),
     "input_type": ((), "Name one of the model's own prompts with `prompt_name`."),
     "instruction": ((), "Put it in the text."),
+    "kv_transfer_params": ((), _LATER),
+    "length_penalty": ((1, 1.0), "Leave it out; there is no beam search here."),
     "logits_processors": (([],), _LATER),
+    "logprob_token_ids": (([],), _LATER),
     "max_tokens_per_doc": ((), "Use `truncate_prompt_tokens`, which counts the whole pair."),
     "media_io_kwargs": (({},), _LATER),
+    "mirostat": ((0,), _SAMPLER),
+    "mm_payload": ((), _LATER),
     "mm_processor_kwargs": (({},), _LATER),
     "modalities": ((["text"],), "Leave it out; this server generates text only."),
+    "moderation": ((), "Leave it out; nothing is moderated here."),
+    "previous_input_messages": ((), _LATER),
     "prompt_embeds": ((), "Send the prompt as text or token ids."),
+    "repetition_detection": ((), _LATER),
     "response_format": (({"type": "text"},), _STRUCTURED),
     "structured_outputs": ((), _STRUCTURED),
     "suffix": (("",), "Leave it out; text is only continued at its end."),
+    "thinking_token_budget": ((), _LATER),
     "tool_choice": (("none",), _CHAT),
     "tools": (([],), _CHAT),
     "truncate_prompt_tokens": ((), "Shorten the prompt before you send it."),
+    "truncation_side": ((), _LATER),
+    "typical_p": ((1, 1.0), _SAMPLER),
     "use_beam_search": ((False,), "Leave it out; there is no beam search here."),
     "verbosity": (("medium",), _LATER),
     "vllm_xargs": (({},), _LATER),
+    "watermarking": ((False,), _LATER),
     "web_search_options": ((), "Leave it out; this server does not search the web."),
+    "xtc_probability": ((0, 0.0), _SAMPLER),
 }
 
 NO_EFFECT = frozenset(
     {
+        "access_programs",
+        "background_options",
+        "cache_control",
+        "diagnostics",
+        "image",
+        "inference_geo",
+        "max_tool_calls",
         "metadata",
         "prediction",
         "prompt_cache_key",
+        "prompt_cache_options",
         "prompt_cache_retention",
         "request_id",
+        "return_mm_kwargs",
         "safety_identifier",
         "service_tier",
+        "session_id",
         "spaces_between_special_tokens",
+        "speed",
         "store",
+        "stream_interval",
         "user",
+        "user_profile_id",
+        "workspace_id",
     }
 )
-"""Fields of OpenAI's and vLLM's that change nothing in the answer here."""
+"""Fields of OpenAI's, Anthropic's and vLLM's that change nothing in the answer here."""
 
 
 def check_extra_fields(extra: Mapping[str, Any], strict: bool, refused: Refusals = REFUSED) -> list[str]:

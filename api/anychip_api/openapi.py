@@ -25,7 +25,7 @@ from anychip_api.schemas import (
     TokensRequest,
 )
 
-_BODIES: dict[str, type[Schema]] = {
+BODIES: dict[str, type[Schema]] = {
     "/v1/chat/completions": ChatRequest,
     "/v1/completions": CompletionRequest,
     "/v1/responses": ResponsesRequest,
@@ -44,6 +44,8 @@ _BODIES: dict[str, type[Schema]] = {
     "/tokenize": TokenizeRequest,
     "/detokenize": DetokenizeRequest,
 }
+"""What each route of POST takes."""
+
 _REQUIRED_TEXT = {"required": True, "schema": {"type": "string"}}
 _REFERENCE = "#/components/schemas/{model}"
 
@@ -59,7 +61,7 @@ def describe(base: dict[str, Any], routes: Iterable[tuple[str, str]]) -> dict[st
 
 def _operation(method: str, path: str, schemas: dict[str, Any]) -> dict[str, Any]:
     operation: dict[str, Any] = {"summary": path, "responses": {"200": {"description": "The answer."}}}
-    body = _BODIES.get(path) if method == "POST" else None
+    body = BODIES.get(path) if method == "POST" else None
     if body is not None:
         schema = body.model_json_schema(ref_template=_REFERENCE)
         schemas.update(schema.pop("$defs", {}))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from anychip.errors import RequestError
-from anychip.sampling_params import SamplingParams
+from anychip.sampling_params import MAX_CHOICES, SamplingParams
 from anychip_api.schemas import ChatRequest, CompletionRequest, GenerationRequest
 
 _SHARED = tuple(name for name in SamplingParams.__struct_fields__ if name in GenerationRequest.model_fields)
@@ -21,6 +21,8 @@ def completion_params(request: CompletionRequest, defaults: Mapping[str, Any]) -
     scores_prompt = request.echo and request.logprobs is not None
     if scores_prompt and request.prompt_logprobs is None:
         values["prompt_logprobs"] = request.logprobs
+    if request.best_of is not None:
+        values |= _best_of(request, request.best_of)
     if request.max_tokens == 0 and not (request.echo or request.prompt_logprobs is not None):
         raise RequestError(
             "max_tokens is 0, which asks for nothing.",
@@ -28,6 +30,18 @@ def completion_params(request: CompletionRequest, defaults: Mapping[str, Any]) -
             "Ask for at least 1 token, or set `echo` to get the prompt back.",
         )
     return SamplingParams(**values)
+
+
+def _best_of(request: CompletionRequest, candidates: int) -> dict[str, Any]:
+    """All candidates are generated as choices; where some are left out, log-probabilities say which."""
+    choices = request.n or 1
+    if candidates < choices:
+        raise RequestError(f"best_of ({candidates}) is less than n ({choices}).", "best_of", "Raise it, or lower n.")
+    if candidates > choices and request.stream:
+        raise RequestError("best_of is not known before the end.", "best_of", "Set `stream` to false.")
+    if candidates > MAX_CHOICES:
+        raise RequestError(f"best_of must be at most {MAX_CHOICES}, got {candidates}.", "best_of", "Lower it.")
+    return {"n": candidates, "logprobs": request.logprobs or 0} if candidates > choices else {}
 
 
 def chat_params(request: ChatRequest, defaults: Mapping[str, Any]) -> SamplingParams:

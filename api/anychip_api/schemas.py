@@ -87,6 +87,7 @@ class CompletionRequest(GenerationRequest):
     """POST /v1/completions. `prompt` is text, token ids, or a list of either."""
 
     prompt: Any = None
+    best_of: int | None = None
     echo: bool | None = None
     logprobs: int | None = None
 

@@ -102,9 +102,7 @@ def test_a_huge_body(server: RunningServer) -> None:
     assert answer.json()["error"]["message"]
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("best_of", 2), ("suffix", "x"), ("truncate_prompt_tokens", 3), ("use_beam_search", True)]
-)
+@pytest.mark.parametrize(("name", "value"), [("suffix", "x"), ("truncate_prompt_tokens", 3), ("use_beam_search", True)])
 def test_unbuilt_fields_of_completions(server: RunningServer, name: str, value: Any) -> None:
     assert server.refused(COMPLETIONS, {"prompt": "Hi", name: value})["param"] == name
 

@@ -25,13 +25,13 @@ _MODES = {"auto": "auto", "any": "required", "none": "none"}
 
 def chat_fields(body: ConversationRequest) -> dict[str, Any]:
     """The chat that a request asks for. Raises `RequestError`."""
-    fields = shared_fields(body) | {
+    fields: dict[str, Any] = {
         "messages": chat_messages(texts("system", body.system or []), body.messages),
         "tools": [_tool(index, tool) for index, tool in enumerate(body.tools or ())] or None,
         "chat_template_kwargs": _template_variables(body),
         "continue_final_message": _continues(body.messages) or None,
         **(_tool_choice(body.tool_choice) if body.tool_choice else {}),
-        **(_limits(body) if isinstance(body, MessagesRequest) else {}),
+        **(_sampling(body) if isinstance(body, MessagesRequest) else {}),
     }
     if body.output_config is not None:
         fields["reasoning_effort"] = body.output_config.effort
@@ -39,8 +39,9 @@ def chat_fields(body: ConversationRequest) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _limits(body: MessagesRequest) -> dict[str, Any]:
-    return {"max_completion_tokens": body.max_tokens, "stop": body.stop_sequences or body.stop}
+def _sampling(body: MessagesRequest) -> dict[str, Any]:
+    stop = body.stop_sequences or body.stop
+    return shared_fields(body) | {"max_completion_tokens": body.max_tokens, "stop": stop}
 
 
 def _continues(messages: Sequence[Mapping[str, Any]]) -> bool:

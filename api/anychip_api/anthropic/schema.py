@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal
 
 from anychip_api.fields import REFUSED, Refusals
-from anychip_api.schemas import SamplingRequest, Schema
+from anychip_api.schemas import NamedModel, SamplingRequest, Schema
 
 
 class Thinking(Schema):
@@ -29,7 +29,7 @@ class OutputConfig(Schema):
     format: dict[str, Any] | None = None
 
 
-class ConversationRequest(SamplingRequest):
+class ConversationRequest(NamedModel):
     """The fields that answering a conversation and counting its tokens share."""
 
     refused: ClassVar[Refusals] = {
@@ -48,7 +48,7 @@ class ConversationRequest(SamplingRequest):
     chat_template_kwargs: dict[str, Any] | None = None
 
 
-class MessagesRequest(ConversationRequest):
+class MessagesRequest(ConversationRequest, SamplingRequest):
     """POST /v1/messages."""
 
     max_tokens: int

@@ -40,7 +40,6 @@ class ResponsesRequest(SamplingRequest):
         **REFUSED,
         "conversation": ((), _STORED),
         "context_management": (([],), "Leave it out; a conversation is never shortened here."),
-        "moderation": ((), "Leave it out; nothing is moderated here."),
         "prompt": ((), "Send the text of the prompt as `input` and `instructions`."),
     }
 
