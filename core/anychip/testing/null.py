@@ -2,12 +2,13 @@
 
 A narrow-door platform: it needs no torch and no weights, only a config. Its model is the one whose next token is
 certain: `next_token(position)`. Temperature, top_k, top_p, min_p and seed cannot change that, as with any distribution
-of one token; what could change it, or asks for a number, is refused. Where a grammar forbids
-it, the next token that is allowed takes its place.
+of one token; what could change it, or asks for a number, is refused. Where a grammar forbids it, the next token that is
+allowed takes its place. `step_seconds` in the model's config makes a step take that long, as a device would.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -81,6 +82,8 @@ class NullRunner(Runner):
         self.plan: KVPlan | None = None
         self.last_batch: Batch | None = None
         self._vocab_size = 0
+        self._step_seconds = 0.0
+        self._free_at = 0.0
         self._refused: dict[int, str] = {}
 
     def load(self, source: ModelSource, progress: Progress) -> ModelInfo:
@@ -88,6 +91,7 @@ class NullRunner(Runner):
         config = source.config
         dtype = self.config.dtype if self.config.dtype != "auto" else self.platform.capabilities.dtypes[0]
         self._vocab_size = int(config.get("vocab_size", 256))
+        self._step_seconds = float(config.get("step_seconds", 0.0))
         progress("loading nothing", 1, 1)
         return ModelInfo(
             kv_specs=(_kv_spec(config, dtype),) * int(config.get("num_hidden_layers", 1)),
@@ -117,7 +121,13 @@ class NullRunner(Runner):
         places = np.searchsorted(batch.query_start, batch.logits_at, side="right") - 1
         sampled = batch.targets == SAMPLE
         rows, positions = batch.rows[places[sampled]], batch.positions[batch.logits_at[sampled]] + 1
-        return _NullStep(rows, next_token(positions, self._vocab_size), self._errors(batch), self._vocab_size)
+        step = _NullStep(rows, next_token(positions, self._vocab_size), self._errors(batch), self._vocab_size)
+        return _TimedStep(step, self._due()) if self._step_seconds else step
+
+    def _due(self) -> float:
+        """When the device will have done the step, on `time.monotonic`."""
+        self._free_at = max(self._free_at, time.monotonic()) + self._step_seconds
+        return self._free_at
 
     def _admit(self, admitted: AdmittedRow) -> None:
         reason = refusal(admitted.sampling)
@@ -144,6 +154,25 @@ class _NullStep(Step):
             self._rows, self._tokens = self._rows[good], self._tokens[good]
         start = np.arange(len(self._rows) + 1, dtype=np.int32)
         return Ready(StepResult(self._rows, start, self._tokens, errors=self._errors))
+
+
+class _TimedStep(Step):
+    """A step whose result takes its time."""
+
+    def __init__(self, step: Step, due: float) -> None:
+        self._step, self._due = step, due
+
+    def finish(self, late: Late | None = None) -> Pending[StepResult]:
+        return _Timed(self._step.finish(late), self._due)
+
+
+class _Timed(Pending[StepResult]):
+    def __init__(self, pending: Pending[StepResult], due: float) -> None:
+        self._pending, self._due = pending, due
+
+    def result(self) -> StepResult:
+        time.sleep(max(0.0, self._due - time.monotonic()))
+        return self._pending.result()
 
 
 def refusal(sampling: RowSampling) -> str:
