@@ -24,6 +24,7 @@ from anychip_api.gate import HANDLER, Gate, route_path
 from anychip_api.inside import answer
 from anychip_api.openapi import describe
 from anychip_api.options import ServerOptions
+from anychip_api.page import PAGE, ROOT, show_page
 from anychip_api.pooling.embeddings import create_embeddings, pool
 from anychip_api.pooling.labels import classify
 from anychip_api.pooling.scores import create_scores, rerank
@@ -75,6 +76,7 @@ _ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/ping", status.health),
     ("GET", "/load", status.load),
     ("GET", "/version", status.version),
+    ("GET", "/server_info", status.server_info),
     ("GET", "/metrics", status.metrics),
 )
 
@@ -104,6 +106,8 @@ def create_app(engine: AsyncEngine, options: ServerOptions, extensions: Iterable
         app.add_route(path, _endpoint(app.service, path, handler), methods=[method])
     app.add_exception_handler(HTTPException, _on_error)
     app.add_exception_handler(RequestValidationError, _on_error)
+    for path in (ROOT, PAGE + "{name}"):
+        app.add_route(path, _endpoint(app.service, path, show_page), methods=["GET"])
     _add_middleware(app, options)
     for extend in extensions:
         extend(app, engine)

@@ -13,6 +13,7 @@ from http import HTTPStatus
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anychip_api.errors import ApiError
+from anychip_api.page import PAGE, ROOT
 from anychip_api.rate_limit import RateLimit
 
 OPEN_PATHS = frozenset({"/health", "/metrics", "/ping", "/version"})
@@ -58,7 +59,8 @@ class Gate:
         await (refusal.response(route_path(scope)) if refusal else self._app)(scope, receive, send_with_id)
 
     def _refusal(self, scope: Scope, headers: Mapping[bytes, bytes]) -> ApiError | None:
-        if route_path(scope) in OPEN_PATHS:
+        path = route_path(scope)
+        if path in OPEN_PATHS or path == ROOT or path.startswith(PAGE):
             return None
         key = _key(headers)
         if self._keys and not any(hmac.compare_digest(key, one) for one in self._keys):

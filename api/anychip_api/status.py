@@ -1,4 +1,4 @@
-"""What is served and how it is doing: /v1/models, /health, /ping, /load, /version, /metrics."""
+"""What is served and how it is doing: /v1/models, /health, /ping, /load, /version, /server_info, /metrics."""
 
 from __future__ import annotations
 
@@ -45,6 +45,28 @@ async def version(service: Service, request: Request) -> Response:
     """The version of anychip."""
     del service, request
     return _json({"version": __version__})
+
+
+async def server_info(service: Service, request: Request) -> Response:
+    """The engine's sizes, its device, and how each op runs there."""
+    del request
+    info = service.engine.info
+    ops = [{"op": op, "runs_by": how, "reason": reason} for op, how, reason in info.ops]
+    return _json(
+        {
+            "version": __version__,
+            "model": service.names[0],
+            "device": info.device,
+            "dtype": info.dtype,
+            "max_model_len": info.max_model_len,
+            "max_num_seqs": info.max_num_seqs,
+            "kv_cache_bytes": info.kv_cache_bytes,
+            "weight_bytes": info.weight_bytes,
+            "chat": service.engine.chat_template is not None,
+            "notes": info.notes,
+            "ops": ops,
+        }
+    )
 
 
 async def metrics(service: Service, request: Request) -> Response:

@@ -47,6 +47,13 @@ def test_health_and_version(server: RunningServer) -> None:
     assert server.http.get("/version").json() == {"version": __version__}
 
 
+def test_each_op_says_how_it_runs(server: RunningServer) -> None:
+    info = server.http.get("/server_info").json()
+    runs = {op["op"]: op["runs_by"] for op in info["ops"]}
+    assert {"linear", "rms_norm"} <= set(runs)
+    assert set(runs.values()) <= {"kernel", "decomposition", "reference"}
+
+
 def test_tokenize_and_back(server: RunningServer) -> None:
     answer = server.post("/tokenize", {"prompt": "Hello, world", "return_token_strs": True}).json()
     assert answer["count"] == len(answer["tokens"]) == len(answer["token_strs"])

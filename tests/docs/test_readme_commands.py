@@ -26,7 +26,8 @@ PASSED = "===== 3 passed in 0.10s ====="
 
 def repository(root: Path, run: str, test: str) -> Path:
     """A repository with our ci/ scripts and a README of these two commands."""
-    shutil.copytree(ROOT / "ci", root / "ci", ignore=shutil.ignore_patterns("__pycache__"))
+    others = [path.name for path in (ROOT / "ci").glob("lane_*.sh") if path.name != "lane_run.sh"]  # they need the code
+    shutil.copytree(ROOT / "ci", root / "ci", ignore=shutil.ignore_patterns("__pycache__", *others))
     shutil.copytree(ROOT / ".ci", root / ".ci")
     (root / "README.md").write_text(README.format(run=run, test=test))
     identity = ["-c", "user.name=test", "-c", "user.email=test@example.org"]

@@ -18,11 +18,11 @@ TEMPLATE = "{% for message in messages %}{{ message.content }} {% endfor %}w1"
 Serve = Callable[..., AbstractContextManager[RunningServer]]
 
 
-def write_null_model(folder: Path) -> Path:
+def write_null_model(folder: Path, **values: Any) -> Path:
     """The tiny model's tokenizer, with room for long answers."""
     write_tiny_model(folder)
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": LENGTH}))
+    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": LENGTH, **values}))
     (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE}))
     return folder
 

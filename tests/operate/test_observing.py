@@ -10,11 +10,13 @@ import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from tests.operate.conftest import Serve
+from tests.api.running import RunningServer
+from tests.operate.conftest import Serve, write_null_model
 
 from anychip.errors import UserError
 from anychip.log import JsonFormatter
@@ -118,3 +120,23 @@ def test_an_exception_stays_on_its_line() -> None:
     entry = json.loads(line)
     assert (entry["level"], entry["message"]) == ("error", "It failed.")
     assert "ValueError: two\nlines" in entry["exception"]
+
+
+def test_a_server_says_what_it_is(plain_server: RunningServer) -> None:
+    info = plain_server.http.get("/server_info").json()
+    assert (info["model"], info["device"], info["chat"]) == ("null", "null:0", True)
+    assert info["ops"] == []
+    page = plain_server.http.get("/")
+    assert page.headers["content-type"].startswith("text/html")
+    assert '<base href="/">' in page.text
+    assert plain_server.http.get("/page/main.js").headers["content-type"].startswith("text/javascript")
+    for name in ("none.js", "__init__.py", "..%2fgate.py"):
+        assert plain_server.http.get(f"/page/{name}").status_code == 404
+
+
+def test_steps_may_take_a_time(serve: Serve, tmp_path: Path) -> None:
+    model = write_null_model(tmp_path, step_seconds=0.02)
+    with serve({"model": str(model)}) as server:
+        begin = time.monotonic()
+        server.complete("w5", max_tokens=20, ignore_eos=True)
+        assert 0.4 <= time.monotonic() - begin < 2

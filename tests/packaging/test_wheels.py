@@ -54,6 +54,7 @@ def test_release_wheels_hold_the_packages(release: Path) -> None:
     tops = {name.split("/")[0] for name in names if ".dist-info/" not in name}
     assert tops == {"anychip", "anychip_api"}
     assert "anychip/version.py" in names
+    assert {"anychip_api/page/index.html", "anychip_api/page/style.css", "anychip_api/page/main.js"} <= set(names)
     cpu = zipfile.ZipFile(wheel(release, "anychip_cpu")).namelist()
     assert "anychip_cpu/__init__.py" in cpu
     assert any(name.endswith("licenses/LICENSE") for name in cpu)

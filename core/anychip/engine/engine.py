@@ -137,6 +137,7 @@ def _info(config: EngineConfig, model: ModelInfo, plan: KVPlan, device: str, cap
         vector_size=model.vector_size,
         whole_prompts=model.whole_prompts,
         notes=model.notes,
+        ops=model.ops,
     )
 
 

@@ -99,6 +99,8 @@ class EngineInfo(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     whole_prompts: bool = False
     """A prompt runs in one step, so that none may be longer than max_num_batched_tokens."""
     notes: tuple[str, ...] = ()
+    ops: tuple[tuple[str, str, str], ...] = ()
+    """(op, how it runs, why not by a kernel) for each op."""
 
 
 class Failure(msgspec.Struct, tag=True, frozen=True):

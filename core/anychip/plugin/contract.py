@@ -153,6 +153,8 @@ class ModelInfo:
     dtype: str = "float32"
     notes: tuple[str, ...] = ()
     """Lines for the start-up log: what fell back, which library is in use."""
+    ops: tuple[tuple[str, str, str], ...] = ()
+    """(op, how it runs, why not by a kernel) for each op, for people who look."""
     tasks: tuple[Task, ...] = ("generate",)
     """What it can be asked for."""
     vector_size: int = 0

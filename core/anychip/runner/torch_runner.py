@@ -76,6 +76,7 @@ class TorchRunner(Runner):
             weight_bytes=expected - prepare.saved,
             dtype=spec.dtype,
             notes=tuple(note for note in notes if note),
+            ops=tuple((one.op, one.kind, "; ".join(one.reasons)) for one in ops.bindings),
             tasks=pooled.tasks if pooled else ("generate",),
             vector_size=pooled.vector_size if pooled else 0,
             pools_all=pooled is not None and pooled.pooling != "last",
