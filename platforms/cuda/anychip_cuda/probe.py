@@ -1,0 +1,67 @@
+"""Whether NVIDIA GPUs can be used, asked of the driver's management library: no context, no CUDA, no torch.
+
+CUDA itself is not asked, because a process that has called it can no longer be forked.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import re
+from pathlib import Path
+
+from anychip.plugin import Probe
+
+MIN_CAPABILITY = (8, 0)
+"""bfloat16 in the matrix units."""
+SCORE = 100
+LIBRARY = "libnvidia-ml.so.1"
+
+
+def probe() -> Probe:
+    """Score 0 with a reason where there is no driver, no GPU that is new enough, or another build of torch."""
+    try:
+        library = ctypes.CDLL(LIBRARY)
+    except OSError:
+        return Probe(0, "no NVIDIA driver is installed")
+    if library.nvmlInit_v2():
+        return Probe(0, "the NVIDIA driver does not answer")
+    try:
+        found = _capabilities(library)
+    finally:
+        library.nvmlShutdown()
+    if not found:
+        return Probe(0, "the NVIDIA driver finds no GPU")
+    if max(found) < MIN_CAPABILITY:
+        has, needs = (".".join(map(str, version)) for version in (max(found), MIN_CAPABILITY))
+        return Probe(0, f"the GPU has compute capability {has}, and {needs} is needed")
+    if not built_for_cuda(_torch_folder()):
+        return Probe(0, "this build of PyTorch is not for NVIDIA GPUs", len(found))
+    return Probe(SCORE, "", len(found))
+
+
+def _capabilities(library: ctypes.CDLL) -> list[tuple[int, int]]:
+    """Compute capability of each GPU."""
+    count = ctypes.c_uint()
+    if library.nvmlDeviceGetCount_v2(ctypes.byref(count)):
+        return []
+    found = []
+    for index in range(count.value):
+        device, major, minor = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_int()
+        failed = library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device))
+        failed = failed or library.nvmlDeviceGetCudaComputeCapability(device, ctypes.byref(major), ctypes.byref(minor))
+        if not failed:
+            found.append((major.value, minor.value))
+    return found
+
+
+def _torch_folder() -> Path:
+    spec = importlib.util.find_spec("torch")
+    assert spec is not None and spec.origin is not None, "anychip depends on torch"
+    return Path(spec.origin).parent
+
+
+def built_for_cuda(folder: Path) -> bool:
+    """Whether the torch in `folder` was built with CUDA, as its version file says; importing it takes seconds."""
+    version = folder / "version.py"
+    return version.is_file() and bool(re.search(r"^cuda\b[^=]*=\s*['\"]", version.read_text(), re.MULTILINE))
