@@ -49,7 +49,7 @@ def test_every_option_can_be_set_from_the_environment():
 def _text(name):
     values = {"load_format": "gguf", "dtype": "float32", "scheduling_policy": "priority", "log_level": "debug"}
     values |= {"generation_config": "none", "memory_utilization": "0.5", "quantization": "int8", "task": "embed"}
-    values |= {"pooling": "mean"}
+    values |= {"pooling": "mean", "log_format": "json"}
     return values.get(name, "1")
 
 

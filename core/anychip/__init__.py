@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from anychip.errors import EngineDeadError, RequestError, UserError
     from anychip.grammar.params import StructuredOutputsParams
     from anychip.llm import LLM
+    from anychip.pooling_params import PoolingParams
     from anychip.sampling_params import SamplingParams
 
 _HOMES = {
@@ -24,6 +25,7 @@ _HOMES = {
     "EngineDeadError": "anychip.errors",
     "LLM": "anychip.llm",
     "Logprob": "anychip.engine.outputs",
+    "PoolingParams": "anychip.pooling_params",
     "RequestError": "anychip.errors",
     "RequestOutput": "anychip.engine.outputs",
     "SamplingParams": "anychip.sampling_params",
@@ -37,6 +39,7 @@ __all__ = [
     "CompletionOutput",
     "EngineDeadError",
     "Logprob",
+    "PoolingParams",
     "RequestError",
     "RequestOutput",
     "SamplingParams",

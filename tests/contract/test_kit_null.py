@@ -13,6 +13,8 @@ COMPUTED = {
     "logits against the reference",
     "captured = eager",
     "lowered = original",
+    "encoder: ragged = alone = reference",
+    "pooled in chunks = whole",
     *(f"sampling: {field}" for field in ("temperature", "top_k", "top_p", "min_p", "seed", "n")),
 }
 """Checks that need something to be computed; all of levels 1 and 2 do."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from anychip.engine.batch import NULL_BLOCK, PENDING, SAMPLE, Logprobs, PromptLogprobs, StepResult
+from anychip.engine.batch import NULL_BLOCK, PENDING, POOL, SAMPLE, Logprobs, Pooled, PromptLogprobs, StepResult
 
 VOCABULARY = 7
 
@@ -79,6 +79,19 @@ class Device:
             self._run_row(batch, index, occupant, digests)
         self.flights.append(flight)
         return self._result(batch, digests, errors)
+
+    def submit_whole(self, batch):
+        """The same for rows that bring their whole prompt and cache nothing."""
+        self._check_shapes(batch)
+        self._change_rows(batch)
+        digests = {}
+        for index, row in enumerate(batch.rows.tolist()):
+            occupant = self.rows[row]
+            digest = start_digest(occupant.seed)
+            for at in range(*batch.query_start[index : index + 2].tolist()):
+                digest = extend_digest(digest, batch.token_ids[at])
+                digests[at] = (occupant, digest)
+        return self._result(batch, digests, {})
 
     def committed(self):
         """The oldest step is committed."""
@@ -183,7 +196,7 @@ class Device:
             slots[table[position // size], position % size] = content or (None, None)
 
     def _result(self, batch, digests, errors):
-        rows, sampled, found, scored = [], [], [], []
+        rows, sampled, found, scored, pooled = [], [], [], [], []
         for at, target in zip(batch.logits_at.tolist(), batch.targets.tolist(), strict=True):
             occupant, digest = digests[at]
             row = int(batch.rows[np.searchsorted(batch.query_start, at, side="right") - 1])
@@ -196,6 +209,8 @@ class Device:
                 rows.append(row)
                 sampled.append(occupant.last_token)
                 found.append((occupant.last_token, digest))
+            elif target == POOL:
+                pooled.append((row, vector(digest)))
             else:
                 assert occupant.sampling.prompt_logprobs is not None
                 scored.append((row, int(batch.positions[at]) + 1, target, digest))
@@ -206,8 +221,21 @@ class Device:
             token_ids=np.array(sampled, np.int32),
             logprobs=_logprobs(found, [one.logprobs for one in samplings]),
             prompt_logprobs=_prompt_logprobs(scored, [one.prompt_logprobs for one in samplings]),
+            pooled=_pooled(pooled),
             errors=errors,
         )
+
+
+def vector(digest):
+    """An invented vector of all tokens up to `digest`."""
+    return [float(digest % 1009), float(digest % 97)]
+
+
+def _pooled(pooled):
+    if not pooled:
+        return None
+    rows, vectors = zip(*pooled, strict=True)
+    return Pooled(np.array(rows, np.int32), np.array(vectors, np.float32))
 
 
 def _logprobs(found, asked):

@@ -122,6 +122,8 @@ class VectorInputs:
             return -float(np.linalg.norm(left - right))
         if kind == "manhattan":
             return -float(np.abs(left - right).sum())
+        if kind != "cosine":
+            raise RequestError(f"The model's files compare by {kind!r}, which is not supported.", "model")
         lengths = float(np.linalg.norm(left) * np.linalg.norm(right))
         return float(left @ right) / lengths if lengths > 0 else 0.0
 

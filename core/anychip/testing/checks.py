@@ -6,6 +6,7 @@ from anychip.testing.attention_checks import ATTENTION_CHECKS
 from anychip.testing.check import Check
 from anychip.testing.device_checks import DEVICE_CHECKS
 from anychip.testing.op_checks import OP_CHECKS
+from anychip.testing.pooling_checks import POOLING_CHECKS
 from anychip.testing.runner_checks import RUNNER_CHECKS
 from anychip.testing.sampling_checks import SAMPLING_CHECKS
 from anychip.testing.serve_checks import SERVE_CHECKS
@@ -15,6 +16,7 @@ CHECKS: tuple[Check, ...] = (
     *OP_CHECKS,
     *ATTENTION_CHECKS,
     *RUNNER_CHECKS,
+    *POOLING_CHECKS,
     *SAMPLING_CHECKS,
     *SERVE_CHECKS,
 )

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from anychip.config import EngineConfig
-from anychip.engine.batch import SAMPLE, AdmittedRow, Batch, Int32, RowSampling, StepResult
+from anychip.engine.batch import POOL, SAMPLE, AdmittedRow, Batch, Int32, Pooled, RowSampling, StepResult
+from anychip.engine.task import model_task
 from anychip.errors import UserError
 from anychip.plugin.contract import (
     Capabilities,
@@ -81,7 +82,7 @@ class NullRunner(Runner):
         self.config = config
         self.plan: KVPlan | None = None
         self.last_batch: Batch | None = None
-        self._vocab_size = 0
+        self._vocab_size = self._vector_size = 0
         self._step_seconds = 0.0
         self._free_at = 0.0
         self._refused: dict[int, str] = {}
@@ -92,6 +93,8 @@ class NullRunner(Runner):
         dtype = self.config.dtype if self.config.dtype != "auto" else self.platform.capabilities.dtypes[0]
         self._vocab_size = int(config.get("vocab_size", 256))
         self._step_seconds = float(config.get("step_seconds", 0.0))
+        pools = model_task(self.config, source) != "generate"
+        self._vector_size = int(config.get("hidden_size", 64)) if pools else 0
         progress("loading nothing", 1, 1)
         return ModelInfo(
             kv_specs=(_kv_spec(config, dtype),) * int(config.get("num_hidden_layers", 1)),
@@ -99,6 +102,9 @@ class NullRunner(Runner):
             max_model_len=int(config.get("max_position_embeddings", 2048)),
             dtype=dtype,
             notes=("the null platform computes nothing",),
+            tasks=("embed", "score", "classify") if pools else ("generate",),
+            vector_size=self._vector_size,
+            pools_all=self.config.pooling in ("mean", "cls"),
         )
 
     def measure(self) -> Memory:
@@ -121,13 +127,19 @@ class NullRunner(Runner):
         places = np.searchsorted(batch.query_start, batch.logits_at, side="right") - 1
         sampled = batch.targets == SAMPLE
         rows, positions = batch.rows[places[sampled]], batch.positions[batch.logits_at[sampled]] + 1
-        step = _NullStep(rows, next_token(positions, self._vocab_size), self._errors(batch), self._vocab_size)
+        pooled = self._pooled(batch.rows[places[batch.targets == POOL]])
+        tokens = next_token(positions, self._vocab_size)
+        step = _NullStep(rows, tokens, pooled, self._errors(batch), self._vocab_size)
         return _TimedStep(step, self._due()) if self._step_seconds else step
 
     def _due(self) -> float:
         """When the device will have done the step, on `time.monotonic`."""
         self._free_at = max(self._free_at, time.monotonic()) + self._step_seconds
         return self._free_at
+
+    def _pooled(self, rows: Int32) -> Pooled | None:
+        """The same vector for every text."""
+        return Pooled(rows, np.ones((len(rows), self._vector_size), np.float32)) if len(rows) else None
 
     def _admit(self, admitted: AdmittedRow) -> None:
         reason = refusal(admitted.sampling)
@@ -141,8 +153,11 @@ class NullRunner(Runner):
 
 
 class _NullStep(Step):
-    def __init__(self, rows: Int32, tokens: Int32, errors: dict[int, str], vocab_size: int) -> None:
-        self._rows, self._tokens, self._errors, self._vocab_size = rows, tokens, errors, vocab_size
+    def __init__(
+        self, rows: Int32, tokens: Int32, pooled: Pooled | None, errors: dict[int, str], vocab_size: int
+    ) -> None:
+        self._rows, self._tokens, self._pooled = rows, tokens, pooled
+        self._errors, self._vocab_size = errors, vocab_size
 
     def finish(self, late: Late | None = None) -> Pending[StepResult]:
         if late is not None:
@@ -153,7 +168,7 @@ class _NullStep(Step):
             good = ~np.isin(self._rows, list(self._errors))
             self._rows, self._tokens = self._rows[good], self._tokens[good]
         start = np.arange(len(self._rows) + 1, dtype=np.int32)
-        return Ready(StepResult(self._rows, start, self._tokens, errors=self._errors))
+        return Ready(StepResult(self._rows, start, self._tokens, pooled=self._pooled, errors=self._errors))
 
 
 class _TimedStep(Step):

@@ -13,6 +13,7 @@ from anychip.config import make_config
 from anychip.plugin.contract import Capabilities, Platform
 from anychip.plugin.registry import Chosen, Registry
 from anychip.testing.null import NullPlatform
+from anychip.testing.tiny_encoder import write_tiny_encoder
 from anychip.testing.tiny_model import MAX_MODEL_LEN, Attention, write_tiny_model
 
 if TYPE_CHECKING:
@@ -85,6 +86,10 @@ class Subject:
         if attention not in self._models:
             self._models[attention] = write_tiny_model(self._folder / attention, attention)
         return self._models[attention]
+
+    def encoder(self) -> Path:
+        """Folder of the tiny encoder."""
+        return write_tiny_encoder(self._folder / "encoder")
 
     def options(self, **changes: Any) -> dict[str, Any]:
         """Engine options for the tiny model on this device, small enough to share it with others."""

@@ -65,12 +65,12 @@ def _weights() -> dict[str, npt.NDArray[np.float32]]:
     random = np.random.default_rng(7)
 
     def matrix(rows: int, columns: int, gain: float = 1.0) -> npt.NDArray[np.float32]:
-        return _rounded(random.standard_normal((rows, columns)) * gain * columns**-0.5)
+        return rounded(random.standard_normal((rows, columns)) * gain * columns**-0.5)
 
     def norm() -> npt.NDArray[np.float32]:
-        return _rounded(1 + 0.1 * random.standard_normal(HIDDEN))
+        return rounded(1 + 0.1 * random.standard_normal(HIDDEN))
 
-    weights = {"model.embed_tokens.weight": _rounded(random.standard_normal((VOCAB_SIZE, HIDDEN)))}
+    weights = {"model.embed_tokens.weight": rounded(random.standard_normal((VOCAB_SIZE, HIDDEN)))}
     for layer in range(LAYERS):
         prefix = f"model.layers.{layer}."
         weights |= {
@@ -87,7 +87,7 @@ def _weights() -> dict[str, npt.NDArray[np.float32]]:
     return weights | {"model.norm.weight": norm(), "lm_head.weight": matrix(VOCAB_SIZE, HIDDEN, GAIN)}
 
 
-def _rounded(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+def rounded(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
     """To the nearest bfloat16, ties away from zero."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     return ((bits + np.uint32(0x8000)) & np.uint32(0xFFFF0000)).view(np.float32)

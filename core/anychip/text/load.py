@@ -107,13 +107,30 @@ def _mark_special(backend: tokenizers.Tokenizer, config: Mapping[str, Any], role
 
 
 def _add_affixes(backend: tokenizers.Tokenizer, config: Mapping[str, Any], roles: Mapping[str, str]) -> None:
-    """`add_bos_token` and `add_eos_token`, where the configuration states them, decide; else tokenizer.json does."""
+    """`add_bos_token` and `add_eos_token`, where the configuration states them, decide; else tokenizer.json does.
+
+    Each decides for its own end only: an embedding model's tokenizer.json may end texts with a token nobody names.
+    """
     add_bos, add_eos = config.get("add_bos_token"), config.get("add_eos_token")
     if add_bos is None and add_eos is None:
         return
-    first = _named(backend, roles.get("bos_token")) if add_bos else None
-    last = _named(backend, roles.get("eos_token")) if add_eos else None
+    before, after = _affixes(backend)
+    first = before if add_bos is None else _named(backend, roles.get("bos_token")) if add_bos else None
+    last = after if add_eos is None else _named(backend, roles.get("eos_token")) if add_eos else None
     set_affixes(backend, first, last)
+
+
+def _affixes(backend: tokenizers.Tokenizer) -> tuple[tuple[str, int] | None, tuple[str, int] | None]:
+    """The special token that tokenizer.json puts before a text, and the one after it, where it is one."""
+    bare, whole = (backend.encode("a", add_special_tokens=special) for special in (False, True))
+    if not bare.ids:
+        return None, None
+    begin = next((at for at, mask in enumerate(whole.special_tokens_mask) if not mask), 0)
+    ends = ((0, begin), (begin + len(bare.ids), len(whole.ids)))
+    first, last = (
+        (str(whole.tokens[start]), int(whole.ids[start])) if stop - start == 1 else None for start, stop in ends
+    )
+    return first, last
 
 
 def _named(backend: tokenizers.Tokenizer, token: str | None) -> tuple[str, int] | None:
