@@ -63,6 +63,17 @@ def multiply(target: str) -> None:
     ops.embedding(torch.zeros(5, dtype=torch.int32), x)
 
 
+def mix(target: str) -> None:
+    """Every program of the experts: for one token, for some, for many."""
+    spec = OpSpec("bfloat16", 2048, 32, 4, 128, 1000, num_experts=128, experts_per_token=8, expert_size=768)
+    ops = ops_for(target, spec)
+    gate_up, down = weight(128 * 2 * 768, 2048).stacked(128), weight(128 * 2048, 768).stacked(128)
+    for tokens in (1, 300, 700, 4096):
+        x = torch.zeros(tokens, 2048, dtype=torch.bfloat16)
+        shares, chosen = ops.route(torch.zeros(tokens, 128, dtype=torch.bfloat16), 8, True)
+        ops.experts(x, gate_up, down, shares, chosen, "silu")
+
+
 def weight(rows: int, columns: int) -> Weight:
     return Weight(torch.zeros(rows, columns, dtype=torch.bfloat16), (rows, columns))
 
@@ -87,11 +98,20 @@ def test_rows_compile(target: str) -> None:
     assert problems(target) == []
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_experts_compile(target: str) -> None:
+    use(target)
+    mix(target)
+    assert problems(target) == []
+    assert all(MATRIX[target] in found.text for found in compiled() if found.name == "multiply_experts")
+
+
 def test_nothing_is_left_out() -> None:
     """Every entry program was compiled above."""
     use("sm_90")
     attend("sm_90", 64)
     multiply("sm_90")
+    mix("sm_90")
     launched = {found.name for found in compiled()}
     entries = {name for name, program in programs().items() if "OVERLAP" in program.arg_names and name not in STEPS}
     assert launched == entries

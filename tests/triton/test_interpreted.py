@@ -25,8 +25,8 @@ from anychip.testing.compare import normalized_error
 from anychip.testing.op_checks import check_op
 from anychip.weights.weight import Weight
 
-OPS = ("rms_norm", "add_rms_norm", "silu_mul", "gelu_mul", "embedding", "linear", "paged_attention")
-SLOW_OPS = ("rope", "norm_linear", "gated_mlp", "kv_write", "qk_norm_rope_kv_write")
+OPS = ("rms_norm", "add_rms_norm", "silu_mul", "gelu_mul", "embedding", "linear", "paged_attention", "route")
+SLOW_OPS = ("rope", "norm_linear", "gated_mlp", "kv_write", "qk_norm_rope_kv_write", "experts")
 """In the interpreter, so on one shape: three query heads a cached head."""
 RAGGED = ((700, 1), (3, 1), (64, 1), (0, 1), (511, 1), (5, 70), (300, 9), (0, 2))
 """Contexts of one and of several pieces, queries of one and of several tiles."""

@@ -10,6 +10,7 @@ from anychip.ops.op import Kernel, OpSpec
 from anychip.triton.attention import Attention
 from anychip.triton.cache import copy_blocks, new_cache
 from anychip.triton.chip import Chip
+from anychip.triton.experts import Experts
 from anychip.triton.linear import Linears
 from anychip.triton.rotary import Heads
 from anychip.triton.rows import Rows
@@ -28,6 +29,7 @@ class TritonKernels:
     def kernels(self, spec: OpSpec) -> Mapping[str, Kernel]:
         """A kernel by op name, for one loaded model."""
         attention, heads, rows = Attention(self.chip, spec.num_heads), Heads(self.chip), Rows(self.chip)
+        experts = Experts(self.chip)
         linears = Linears(self.chip, rows, self.max_thin)
         return {
             **_kernels(
@@ -44,6 +46,7 @@ class TritonKernels:
                 linear=linears.linear,
                 norm_linear=linears.norm_linear,
                 gated_mlp=linears.gated_mlp,
+                experts=experts.experts,
             ),
             **_kernels(
                 None,
@@ -53,6 +56,7 @@ class TritonKernels:
                 silu_mul=rows.silu_mul,
                 gelu_mul=rows.gelu_mul,
                 embedding=rows.embedding,
+                route=experts.route,
             ),
         }
 

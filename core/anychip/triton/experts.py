@@ -1,0 +1,117 @@
+"""Experts: tokens sorted by expert on the device, then each expert's matrices read once for all of its tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from anychip.ops.composite import GELU
+from anychip.triton.chip import Chip
+from anychip.triton.programs.experts import add_pairs, choose, multiply_experts, sort_pairs
+from anychip.triton.rows import BLOCK, unit_stride
+from anychip.weights.weight import Weight
+
+SORTED_AT_ONCE = 1024
+"""Pairs of a token and an expert that a program looks at in one turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertShape:
+    """A tile of the grouped products: output rows, pairs, inputs."""
+
+    rows: int
+    pairs: int
+    inputs: int
+    warps: int
+    stages: int
+
+    @property
+    def launch(self) -> dict[str, int]:
+        """Arguments of the launch."""
+        sizes = {"BLOCK_T": self.pairs, "BLOCK_N": self.rows, "BLOCK_K": self.inputs}
+        return {**sizes, "num_warps": self.warps, "num_stages": self.stages}
+
+    def most_blocks(self, pairs: int, experts: int) -> int:
+        """Blocks that so many pairs can fill at most, whichever experts they go to."""
+        return min(pairs, experts + pairs // self.pairs)
+
+
+def expert_shape(pairs: int, experts: int, gated: bool, dtype: torch.dtype) -> ExpertShape:
+    """Blocks of pairs as large as an expert's share, so that its matrices are read once."""
+    share = pairs / experts
+    if dtype.itemsize > 2:
+        return ExpertShape(32, 16, 32, 4, 2)
+    if share <= 16:
+        return ExpertShape(64, 16, 128, 4, 3 if gated else 4)
+    if share <= 48:
+        return ExpertShape(64, 32, 128, 4, 3)
+    return ExpertShape(128, 64, 64, 8, 3) if gated else ExpertShape(128, 128, 64, 8, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """The ops of a mixture of experts on one chip."""
+
+    chip: Chip
+
+    def route(self, logits: torch.Tensor, count: int, renormalize: bool) -> tuple[torch.Tensor, torch.Tensor]:
+        """See anychip.ops.experts.route."""
+        logits = unit_stride(logits)
+        tokens, experts = logits.shape
+        shares = torch.empty(tokens, count, device=logits.device)
+        chosen = torch.empty(tokens, count, dtype=torch.int32, device=logits.device)
+        choose[(tokens,)](
+            logits, shares, chosen, logits.stride(0), E=experts, COUNT=count, RENORMALIZE=renormalize,
+            BLOCK_E=_power(experts), BLOCK_C=_power(count), num_warps=1 if experts <= 256 else 4, **self.chip.order,
+        )  # fmt: skip
+        return shares, chosen
+
+    def experts(
+        self,
+        x: torch.Tensor,
+        gate_up: Weight,
+        down: Weight,
+        shares: torch.Tensor,
+        chosen: torch.Tensor,
+        activation: str,
+    ) -> torch.Tensor:
+        """See anychip.ops.experts.experts. Five launches, whatever the sizes."""
+        assert gate_up.values is not None and down.values is not None, "a weight these kernels were not offered"
+        x = unit_stride(x)
+        (tokens, hidden), count, number = x.shape, chosen.shape[1], gate_up.matrices
+        size, pairs = down.shape[1], tokens * count
+        shape = expert_shape(pairs, number, True, x.dtype)
+        order, owners = self._sorted(chosen, number, shape)
+        inner = torch.empty(pairs, size, dtype=x.dtype, device=x.device)
+        name = "silu" if activation == "silu" else GELU[activation]
+        multiply_experts[(-(-size // shape.rows), len(owners))](
+            x, gate_up.values, inner, order, owners, shares, x.stride(0), gate_up.values.stride(0), N=size, K=hidden,
+            COUNT=count, ACTIVATION=name, **shape.launch, **self.chip.order,
+        )  # fmt: skip
+        outer = expert_shape(pairs, number, False, x.dtype)
+        outer = ExpertShape(outer.rows, shape.pairs, outer.inputs, outer.warps, outer.stages)
+        products = torch.empty(pairs, hidden, dtype=x.dtype, device=x.device)
+        multiply_experts[(-(-hidden // outer.rows), len(owners))](
+            inner, down.values, products, order, owners, shares, size, down.values.stride(0), N=hidden, K=size,
+            COUNT=count, ACTIVATION="", **outer.launch, **self.chip.order,
+        )  # fmt: skip
+        out = torch.empty(tokens, hidden, dtype=x.dtype, device=x.device)
+        add_pairs[(tokens, -(-hidden // BLOCK))](products, out, H=hidden, COUNT=count, BLOCK=BLOCK, **self.chip.order)
+        return out
+
+    def _sorted(self, chosen: torch.Tensor, experts: int, shape: ExpertShape) -> tuple[torch.Tensor, torch.Tensor]:
+        """Pairs by expert, and the expert of each block; see programs/experts.py."""
+        pairs = chosen.numel()
+        blocks = shape.most_blocks(pairs, experts)
+        order = torch.empty(blocks * shape.pairs, dtype=torch.int32, device=chosen.device)
+        owners = torch.empty(blocks, dtype=torch.int32, device=chosen.device)
+        sort_pairs[(experts,)](
+            chosen, order, owners, pairs, blocks, E=experts, BLOCK_E=_power(experts + 1),
+            BLOCK_P=min(SORTED_AT_ONCE, _power(pairs)), BLOCK_T=shape.pairs, **self.chip.order,
+        )  # fmt: skip
+        return order, owners
+
+
+def _power(size: int) -> int:
+    return max(2, 1 << (size - 1).bit_length())

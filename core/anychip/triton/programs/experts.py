@@ -1,0 +1,135 @@
+"""Mixture of experts: choosing them, putting each one's tokens together, and multiplying.
+
+A pair is a token and one of its k experts, number token * k + place. Sorted by expert, each expert's pairs fill whole
+blocks of BLOCK_T:
+
+    order   | 4 9 . . | 0 1 7 8 | 2 . . . |    pairs, -1 where a block is not full
+    owners  |    0    |    0..  |    3    | -1 ...    expert of each block, -1 behind the last one
+"""
+
+import triton
+import triton.language as tl
+
+from anychip.triton.programs.activate import activate
+from anychip.triton.programs.order import let_next_start, take_turn, wait_for_previous
+
+
+@triton.jit
+def choose(
+    logits, shares, chosen, stride, E: tl.constexpr, COUNT: tl.constexpr, RENORMALIZE: tl.constexpr, OVERLAP:
+    tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_C: tl.constexpr,
+):  # fmt: skip
+    """One token: softmax over E experts, then the COUNT largest, the lowest number first among equals."""
+    take_turn(OVERLAP)
+    token = tl.program_id(0)
+    experts, places = tl.arange(0, BLOCK_E), tl.arange(0, BLOCK_C)
+    scores = tl.load(logits + token * stride + experts, experts < E, other=-float("inf")).to(tl.float32)
+    scores = tl.exp(scores - tl.max(scores, 0))
+    scores = scores / tl.sum(scores, 0)
+    left = tl.where(experts < E, scores, -1.0)
+    best = tl.zeros((BLOCK_C,), tl.float32)
+    numbers = tl.zeros((BLOCK_C,), tl.int32)
+    for place in tl.static_range(COUNT):
+        highest = tl.max(left, 0)
+        number = tl.min(tl.where(left == highest, experts, E - 1), 0)  # the last one, where no score is a number
+        best = tl.where(places == place, highest, best)
+        numbers = tl.where(places == place, number, numbers)
+        left = tl.where(experts == number, -1.0, left)
+    if RENORMALIZE:
+        best = best / tl.sum(best, 0)
+    tl.store(shares + token * COUNT + places, best, places < COUNT)
+    tl.store(chosen + token * COUNT + places, numbers, places < COUNT)
+
+
+@triton.jit(do_not_specialize=["num_pairs", "num_blocks"])
+def sort_pairs(
+    chosen, order, owners, num_pairs, num_blocks, E: tl.constexpr, OVERLAP: tl.constexpr, BLOCK_E: tl.constexpr,
+    BLOCK_P: tl.constexpr, BLOCK_T: tl.constexpr,
+):  # fmt: skip
+    """One expert: find its first block from the counts of those before it, and put its pairs there in order."""
+    take_turn(OVERLAP)
+    expert = tl.program_id(0)
+    experts, lanes = tl.arange(0, BLOCK_E), tl.arange(0, BLOCK_P)
+    counts = tl.zeros((BLOCK_E,), tl.int32)
+    for start in range(0, num_pairs, BLOCK_P):
+        numbers = tl.load(chosen + start + lanes, start + lanes < num_pairs, other=BLOCK_E - 1)
+        counts += tl.histogram(numbers, BLOCK_E)
+    blocks = tl.where(experts < E, (counts + BLOCK_T - 1) // BLOCK_T, 0)
+    first = tl.sum(tl.where(experts < expert, blocks, 0), 0)
+    mine = tl.sum(tl.where(experts == expert, blocks, 0), 0)
+    count = 0
+    for start in range(0, num_pairs, BLOCK_P):
+        here = tl.load(chosen + start + lanes, start + lanes < num_pairs, other=-1) == expert
+        rank = count + tl.cumsum(here.to(tl.int32), 0) - 1
+        tl.store(order + first * BLOCK_T + rank, start + lanes, here)
+        count += tl.sum(here.to(tl.int32), 0)
+    tail = tl.arange(0, BLOCK_T)
+    tl.store(order + first * BLOCK_T + count + tail, -1, count + tail < mine * BLOCK_T)
+    for start in range(0, mine, BLOCK_P):
+        tl.store(owners + first + start + lanes, expert, start + lanes < mine)
+    if expert == E - 1:
+        for start in range(first + mine, num_blocks, BLOCK_P):
+            tl.store(owners + start + lanes, -1, start + lanes < num_blocks)
+
+
+@triton.jit
+def multiply_experts(
+    x, weight, out, order, owners, shares, stride_x, stride_w, N: tl.constexpr, K: tl.constexpr, COUNT: tl.constexpr,
+    ACTIVATION: tl.constexpr, OVERLAP: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K:
+    tl.constexpr,
+):  # fmt: skip
+    """A tile of an expert's rows times a block of its pairs, out [pairs, N].
+
+    With an ACTIVATION x is by token and W has 2N rows: y = activation(gates) * others. Without, x is by pair and y is
+    scaled by the pair's share. A tile has the weights' rows first, so that few pairs still fill a matrix instruction.
+    """
+    let_next_start(OVERLAP)
+    tile, block = tl.program_id(0), tl.program_id(1)
+    wait_for_previous(OVERLAP)
+    owner = tl.load(owners + block)
+    if owner < 0:
+        return
+    rows, columns = tile * BLOCK_N + tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_K)
+    pairs = tl.load(order + block * BLOCK_T + tl.arange(0, BLOCK_T))
+    held = pairs >= 0
+    pairs = tl.maximum(pairs, 0)
+    expert_rows: tl.constexpr = 2 * N if ACTIVATION != "" else N
+    first = owner.to(tl.int64) * expert_rows
+    lines = weight + (first + tl.minimum(rows, N - 1))[:, None] * stride_w + columns[None, :]
+    sources = x + (pairs // COUNT if ACTIVATION != "" else pairs).to(tl.int64)[:, None] * stride_x + columns[None, :]
+    total = tl.zeros((BLOCK_N, BLOCK_T), tl.float32)
+    gates = tl.zeros((BLOCK_N, BLOCK_T), tl.float32)
+    for start in range(0, K, BLOCK_K):
+        z = tl.trans(_tile(sources, columns, start, K, BLOCK_K))
+        if ACTIVATION != "":
+            gates = tl.dot(_tile(lines, columns, start, K, BLOCK_K), z, gates, input_precision="ieee")
+            others = _tile(lines + tl.cast(N, tl.int64) * stride_w, columns, start, K, BLOCK_K)
+            total = tl.dot(others, z, total, input_precision="ieee")
+        else:
+            total = tl.dot(_tile(lines, columns, start, K, BLOCK_K), z, total, input_precision="ieee")
+    if ACTIVATION != "":
+        total *= activate(gates, ACTIVATION)
+    else:
+        total *= tl.load(shares + pairs)[None, :]
+    targets = out + pairs.to(tl.int64)[None, :] * N + rows[:, None]
+    tl.store(targets, total.to(out.dtype.element_ty), (rows < N)[:, None] & held[None, :])
+
+
+@triton.jit
+def _tile(lines, columns, start, K: tl.constexpr, BLOCK_K: tl.constexpr):
+    if K % BLOCK_K == 0:
+        return tl.load(lines + start)
+    else:
+        return tl.load(lines + start, (start + columns < K)[None, :], other=0.0)
+
+
+@triton.jit
+def add_pairs(products, out, H: tl.constexpr, COUNT: tl.constexpr, OVERLAP: tl.constexpr, BLOCK: tl.constexpr):
+    """One token's products [COUNT, H], in the order of its experts, into one row."""
+    take_turn(OVERLAP)
+    token = tl.program_id(0).to(tl.int64)
+    columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for place in tl.static_range(COUNT):
+        total += tl.load(products + (token * COUNT + place) * H + columns, columns < H, other=0.0).to(tl.float32)
+    tl.store(out + token * H + columns, total.to(out.dtype.element_ty), columns < H)
