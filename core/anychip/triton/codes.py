@@ -1,0 +1,145 @@
+"""Linear layers whose weights stay quantized: read as codes for few tokens, multiplied in 8 bits or unpacked for many."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch.nn import functional
+
+from anychip.triton.chip import Chip
+from anychip.triton.programs.codes import multiply_bytes, multiply_nibbles, round_rows, scale_sums, unpack
+from anychip.triton.rows import BLOCK, unit_stride
+from anychip.weights.weight import Quantization, Weight
+
+UNIT, IN_WORD = 128, 8
+"""Inputs that are packed together, and codes of four bits in a word."""
+THIN = 64
+"""Most tokens for which reading the codes is all the work."""
+FORMATS = ("int4", "int8", "fp8")
+
+
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """A prepared weight: packed words [N, W] int32 or codes [N, K] of 8 bits, and what they mean."""
+
+    values: torch.Tensor
+    scale: torch.Tensor
+    """[N, G]."""
+    zero_point: torch.Tensor | None
+    group_size: int
+    columns: int
+    """K."""
+
+    @property
+    def packed(self) -> bool:
+        """Whether a word holds eight codes."""
+        return self.values.dtype == torch.int32
+
+    @property
+    def by_row(self) -> bool:
+        """Whether one scale serves a whole row."""
+        return self.group_size == self.columns
+
+
+def prepare_codes(weight: Weight) -> Weight:
+    """`weight` packed for these kernels; plain ones, and formats not known here, are left as they are."""
+    quantization = weight.quantization
+    if quantization is None or quantization.format not in FORMATS or weight.values is None or weight.matrices > 1:
+        return weight
+    values = weight.values
+    if quantization.bits == 4:
+        values = pack(values + 8 if quantization.zero_point is None else values)
+    group = quantization.group_size or weight.shape[1]
+    return weight.with_prepared(Codes(values, *_factors(quantization), group, weight.shape[1]))
+
+
+def _factors(quantization: Quantization) -> tuple[torch.Tensor, torch.Tensor | None]:
+    return quantization.scale, quantization.zero_point
+
+
+def pack(codes: torch.Tensor) -> torch.Tensor:
+    """Codes 0 to 15 [N, K] as words [N, ceil(K / 128) * 16] int32; see programs/codes.py."""
+    rows, columns = codes.shape
+    padded = functional.pad(codes.to(torch.int32), (0, -columns % UNIT))
+    units = padded.view(rows, -1, IN_WORD, UNIT // IN_WORD)
+    shifts = torch.arange(0, 4 * IN_WORD, 4, device=codes.device, dtype=torch.int32).view(1, 1, IN_WORD, 1)
+    # The highest code may set the sign, so the sum is taken in 64 bits.
+    words = (units.long() << shifts).sum(dim=2)
+    return words.to(torch.int32).view(rows, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class CodedLinear:
+    """Products with prepared codes on one chip."""
+
+    chip: Chip
+
+    def linear(self, x: torch.Tensor, weight: Codes, bias: torch.Tensor | None) -> torch.Tensor:
+        """x [T, K] -> [T, N]."""
+        x = unit_stride(x)
+        if x.shape[0] <= THIN:
+            return self._thin(x, weight, bias)
+        if weight.packed or not weight.by_row:
+            return functional.linear(x, self.dequantize(weight, x.dtype), bias)
+        return self._rounded(x, weight, bias)
+
+    def dequantize(self, weight: Codes, dtype: torch.dtype) -> torch.Tensor:
+        """The matrix [N, K] in `dtype`."""
+        if not weight.packed:
+            groups = weight.values.to(torch.float32).view(len(weight.values), -1, weight.group_size)
+            return (groups * weight.scale.float().unsqueeze(-1)).view(weight.values.shape).to(dtype)
+        rows, words = weight.values.shape
+        out = torch.empty(rows, weight.columns, dtype=dtype, device=weight.values.device)
+        unpack[(rows, -(-words // 256))](
+            weight.values, weight.scale, weight.zero_point, out, weight.scale.stride(0), K=weight.columns,
+            GROUP=weight.group_size, ZEROS=weight.zero_point is not None, BLOCK_W=256, **self.chip.order,
+        )  # fmt: skip
+        return out
+
+    def _thin(self, x: torch.Tensor, weight: Codes, bias: torch.Tensor | None) -> torch.Tensor:
+        tokens, rows = x.shape[0], weight.values.shape[0]
+        out = torch.empty(tokens, rows, dtype=x.dtype, device=x.device)
+        columns = 1 if tokens == 1 else max(16, 1 << (tokens - 1).bit_length())
+        height = 4 if tokens == 1 else 32
+        size = {"N": rows, "K": weight.columns, "GROUP": weight.group_size, "BIAS": bias is not None}
+        blocks = {"BLOCK_T": columns, "BLOCK_N": height, "num_warps": 4, **self.chip.order}
+        grid, stride = (-(-rows // height),), weight.scale.stride(0)
+        if weight.packed:
+            multiply_nibbles[grid](
+                x, weight.values, weight.scale, weight.zero_point, bias, out, tokens, x.stride(0), stride,
+                ZEROS=weight.zero_point is not None, BLOCK_W=128 if tokens == 1 else 32, **size, **blocks,
+            )  # fmt: skip
+        else:
+            multiply_bytes[grid](
+                x, weight.values, weight.scale, bias, out, tokens, x.stride(0), stride,
+                BLOCK_K=1024 if tokens == 1 else 128, **size, **blocks,
+            )  # fmt: skip
+        return out
+
+    def _rounded(self, x: torch.Tensor, weight: Codes, bias: torch.Tensor | None) -> torch.Tensor:
+        """Both sides in 8 bits: one scale a token, one a row."""
+        codes, scales = self._round(x, weight.values.dtype)
+        if weight.values.dtype != torch.int8:
+            columns = weight.scale.float().view(1, -1)
+            return torch._scaled_mm(
+                codes, weight.values.t(), scales, columns, bias=bias, out_dtype=x.dtype, use_fast_accum=True
+            )
+        sums = torch._int_mm(codes, weight.values.t())
+        out = torch.empty(sums.shape, dtype=x.dtype, device=x.device)
+        tokens, rows = sums.shape
+        scale_sums[(tokens, -(-rows // BLOCK))](
+            sums, scales, weight.scale, bias, out, rows, BIAS=bias is not None, BLOCK=BLOCK, **self.chip.order
+        )
+        return out
+
+    def _round(self, x: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+        codes = torch.empty(x.shape, dtype=dtype, device=x.device)
+        scales = torch.empty(x.shape[0], 1, device=x.device)
+        whole = dtype == torch.int8
+        width = 1 << (x.shape[1] - 1).bit_length()
+        round_rows[(x.shape[0],)](
+            x, codes, scales, x.stride(0), K=x.shape[1], LARGEST=127.0 if whole else 448.0, WHOLE=whole, BLOCK=width,
+            num_warps=min(16, max(1, width // 512)), **self.chip.order,
+        )  # fmt: skip
+        return codes, scales
