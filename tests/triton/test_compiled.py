@@ -16,9 +16,18 @@ from anychip.ops.op import OpSpec
 from anychip.ops.parts import Ops
 from anychip.plugin.contract import KVSpec, Plane
 from anychip.triton.chip import Chip
+from anychip.triton.codes import prepare_codes
 from anychip.triton.provider import TritonKernels
+from anychip.weights.quantize import quantize
+from anychip.weights.scheme import Scheme
 from anychip.weights.weight import Weight
 
+CODED = (
+    Scheme("int4", 4, 32, True, "none"),
+    Scheme("int4", 4, 128, False, "none"),
+    Scheme("int8", 8, 0, False, "token"),
+    Scheme("fp8", 8, 0, False, "token"),
+)
 OVERLAPS = ("sm_90", "sm_100")
 HEAD_SIZES = (64, 80, 96, 128, 256)
 SPILLS = {("sm_80", "attend_queries")}
@@ -74,6 +83,17 @@ def mix(target: str) -> None:
         ops.experts(x, gate_up, down, shares, chosen, "silu")
 
 
+def decode_weights(target: str) -> None:
+    """Every program of quantized weights, in the formats that the target has."""
+    for scheme in CODED[: 3 if target == "sm_80" else 4]:
+        ops = ops_for(target, OpSpec("bfloat16", 1024, 16, 8, 128, 1000, 2048, weight_formats=(scheme.format,)))
+        coded = prepare_codes(quantize(weight(256, 1024), scheme))
+        for tokens in (1, 64, 128) if scheme.format != "fp8" else (1, 64):
+            x = torch.zeros(tokens, 1024, dtype=torch.bfloat16)
+            ops.linear(x, coded, None)
+    ops.linear(x, coded, x[0, :256])
+
+
 def weight(rows: int, columns: int) -> Weight:
     return Weight(torch.zeros(rows, columns, dtype=torch.bfloat16), (rows, columns))
 
@@ -106,12 +126,20 @@ def test_experts_compile(target: str) -> None:
     assert all(MATRIX[target] in found.text for found in compiled() if found.name == "multiply_experts")
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_quantized_weights_compile(target: str) -> None:
+    use(target)
+    decode_weights(target)
+    assert problems(target) == []
+
+
 def test_nothing_is_left_out() -> None:
     """Every entry program was compiled above."""
     use("sm_90")
     attend("sm_90", 64)
     multiply("sm_90")
     mix("sm_90")
+    decode_weights("sm_90")
     launched = {found.name for found in compiled()}
     entries = {name for name, program in programs().items() if "OVERLAP" in program.arg_names and name not in STEPS}
     assert launched == entries

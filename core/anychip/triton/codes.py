@@ -1,4 +1,4 @@
-"""Linear layers whose weights stay quantized: read as codes for few tokens, multiplied in 8 bits or unpacked for many."""
+"""Linear layers whose weights stay quantized: read as codes for few tokens, in 8 bits or unpacked for many."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
+from anychip.errors import UserError
 from anychip.triton.chip import Chip
 from anychip.triton.programs.codes import multiply_bytes, multiply_nibbles, round_rows, scale_sums, unpack
 from anychip.triton.rows import BLOCK, unit_stride
-from anychip.weights.weight import Quantization, Weight
+from anychip.weights.weight import Weight
 
 UNIT, IN_WORD = 128, 8
 """Inputs that are packed together, and codes of four bits in a word."""
 THIN = 64
 """Most tokens for which reading the codes is all the work."""
+ALIGNED = 16
+"""Rows and columns that products in 8 bits come in multiples of."""
 FORMATS = ("int4", "int8", "fp8")
 
 
@@ -45,17 +48,15 @@ class Codes:
 def prepare_codes(weight: Weight) -> Weight:
     """`weight` packed for these kernels; plain ones, and formats not known here, are left as they are."""
     quantization = weight.quantization
-    if quantization is None or quantization.format not in FORMATS or weight.values is None or weight.matrices > 1:
+    if quantization is None or quantization.format not in FORMATS or weight.values is None:
         return weight
+    if weight.matrices > 1:
+        raise UserError("Quantized experts have no kernels on this device.", "Leave out --quantization.")
     values = weight.values
     if quantization.bits == 4:
         values = pack(values + 8 if quantization.zero_point is None else values)
     group = quantization.group_size or weight.shape[1]
-    return weight.with_prepared(Codes(values, *_factors(quantization), group, weight.shape[1]))
-
-
-def _factors(quantization: Quantization) -> tuple[torch.Tensor, torch.Tensor | None]:
-    return quantization.scale, quantization.zero_point
+    return weight.with_prepared(Codes(values, quantization.scale, quantization.zero_point, group, weight.shape[1]))
 
 
 def pack(codes: torch.Tensor) -> torch.Tensor:
@@ -80,7 +81,7 @@ class CodedLinear:
         x = unit_stride(x)
         if x.shape[0] <= THIN:
             return self._thin(x, weight, bias)
-        if weight.packed or not weight.by_row:
+        if not weight.by_row or weight.packed or not _takes_8_bits(weight, x.dtype):
             return functional.linear(x, self.dequantize(weight, x.dtype), bias)
         return self._rounded(x, weight, bias)
 
@@ -143,3 +144,9 @@ class CodedLinear:
             num_warps=min(16, max(1, width // 512)), **self.chip.order,
         )  # fmt: skip
         return codes, scales
+
+
+def _takes_8_bits(weight: Codes, dtype: torch.dtype) -> bool:
+    """Whether torch multiplies these codes with activations of 8 bits."""
+    aligned = weight.values.shape[0] % ALIGNED == 0 and weight.columns % ALIGNED == 0
+    return aligned and (weight.values.dtype == torch.int8 or dtype == torch.bfloat16)

@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from anychip.ops.composite import GELU
 from anychip.triton.chip import Chip
+from anychip.triton.codes import CodedLinear, Codes
 from anychip.triton.programs.thin import multiply_thin
 from anychip.triton.programs.vector import multiply_vector
 from anychip.triton.rows import Rows, unit_stride
@@ -30,6 +31,8 @@ class Linears:
 
     def linear(self, x: torch.Tensor, weight: Weight, bias: torch.Tensor | None) -> torch.Tensor:
         """See anychip.ops.linear.linear."""
+        if isinstance(weight.prepared, Codes):
+            return CodedLinear(self.chip).linear(x, weight.prepared, bias)
         if x.shape[0] > self.max_thin:
             return functional.linear(x, _values(weight), bias)
         return self._multiply(x, _values(weight), bias, "")
@@ -44,7 +47,7 @@ class Linears:
         bias: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See anychip.ops.composite.norm_linear."""
-        if x.shape[0] == 1:
+        if x.shape[0] == 1 and weight.prepared is None:
             return self._normalize_and_multiply(x, residual, norm_weight, eps, _values(weight), bias, "")
         if residual is None:
             return self.linear(self.rows.rms_norm(x, norm_weight, eps), weight, bias), x
@@ -54,8 +57,8 @@ class Linears:
     def gated_mlp(self, x: torch.Tensor, gate_up: Weight, down: Weight, activation: str) -> torch.Tensor:
         """See anychip.ops.composite.gated_mlp."""
         name = "silu" if activation == "silu" else GELU[activation]
-        if x.shape[0] > self.max_thin:
-            inner = self.rows.gate(functional.linear(x, _values(gate_up)), name)
+        if x.shape[0] > self.max_thin or gate_up.prepared is not None:
+            inner = self.rows.gate(self.linear(x, gate_up, None), name)
         else:
             inner = self._multiply(x, _values(gate_up), None, name)
         return self.linear(inner, down, None)

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from anychip.ops.op import Kernel, OpSpec
+from anychip.ops.op import Kernel, NumericClass, OpSpec
 from anychip.triton.attention import Attention
 from anychip.triton.cache import copy_blocks, new_cache
 from anychip.triton.chip import Chip
+from anychip.triton.codes import FORMATS
 from anychip.triton.experts import Experts
 from anychip.triton.linear import Linears
 from anychip.triton.rotary import Heads
@@ -43,13 +44,14 @@ class TritonKernels:
             ),
             **_kernels(
                 unsupported_weights,
+                numeric_class(spec),
                 linear=linears.linear,
                 norm_linear=linears.norm_linear,
                 gated_mlp=linears.gated_mlp,
-                experts=experts.experts,
             ),
+            **_kernels(unsupported_experts, experts=experts.experts),
             **_kernels(
-                None,
+                _nothing,
                 rms_norm=rows.rms_norm,
                 add_rms_norm=rows.add_rms_norm,
                 rope=heads.rope,
@@ -63,7 +65,19 @@ class TritonKernels:
 
 def unsupported_weights(spec: OpSpec) -> list[str]:
     """Why the linear layers cannot serve a model."""
+    return [f"weights in {name}" for name in spec.weight_formats if name not in FORMATS]
+
+
+def unsupported_experts(spec: OpSpec) -> list[str]:
+    """Why the experts cannot serve a model."""
     return [f"weights in {name}" for name in spec.weight_formats]
+
+
+def numeric_class(spec: OpSpec) -> NumericClass:
+    """How the linear layers compute, for many tokens."""
+    if "fp8" in spec.weight_formats:
+        return "fp8-activation"
+    return "int8-activation" if "int8" in spec.weight_formats else "native"
 
 
 def unsupported_attention(spec: OpSpec) -> list[str]:
@@ -76,7 +90,11 @@ def unsupported_attention(spec: OpSpec) -> list[str]:
     return reasons
 
 
-def _kernels(unsupported: Callable[[OpSpec], list[str]] | None, **functions: Callable[..., Any]) -> dict[str, Kernel]:
-    if unsupported is None:
-        return {name: Kernel(function) for name, function in functions.items()}
-    return {name: Kernel(function, unsupported) for name, function in functions.items()}
+def _kernels(
+    unsupported: Callable[[OpSpec], list[str]], numeric: NumericClass = "native", **functions: Callable[..., Any]
+) -> dict[str, Kernel]:
+    return {name: Kernel(function, unsupported, numeric) for name, function in functions.items()}
+
+
+def _nothing(spec: OpSpec) -> list[str]:
+    return []

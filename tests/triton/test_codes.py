@@ -1,0 +1,64 @@
+"""Products with quantized weights in Triton's interpreter: each format, as few tokens and as many."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.triton.mode import require_triton
+
+require_triton(interpreted=True)
+
+from anychip.ops.linear import linear, random_weight
+from anychip.testing.compare import normalized_error
+from anychip.triton.chip import Chip
+from anychip.triton.codes import CodedLinear, Codes, pack, prepare_codes
+from anychip.weights.quantize import fits, quantize
+from anychip.weights.scheme import Scheme, schemes
+
+SCHEMES = [scheme for name in ("int4", "int8", "fp8") for scheme in schemes(name) if scheme.group_size != 64]
+TIGHT, ROUNDED = 2e-6, 2e-2
+LINEAR = CodedLinear(Chip(6))
+
+
+def case(scheme: Scheme, tokens: int, columns: int = 160) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Ours and the reference's product, and the codes' mean."""
+    generator = torch.Generator().manual_seed(5)
+    weight = random_weight(generator, 48, columns, "float32")
+    assert fits(weight, scheme)
+    weight = quantize(weight, scheme)
+    codes = prepare_codes(weight).prepared
+    assert isinstance(codes, Codes)
+    x, bias = torch.randn(tokens, columns, generator=generator), torch.randn(48, generator=generator)
+    assert torch.equal(LINEAR.dequantize(codes, torch.float32), weight.dequantize(torch.float32))
+    return LINEAR.linear(x, codes, bias), linear(x, weight, bias), codes.values
+
+
+@pytest.mark.parametrize("tokens", [1, 5])
+@pytest.mark.parametrize("scheme", SCHEMES, ids=str)
+def test_few_tokens(scheme: Scheme, tokens: int) -> None:
+    ours, wanted, _ = case(scheme, tokens, 128 if scheme.group_size > 32 else 160)
+    assert normalized_error(ours, wanted) < TIGHT
+
+
+def test_many_tokens_are_rounded_to_integers_too() -> None:
+    ours, wanted, _ = case(Scheme("int8", 8, 0, False, "token"), 72)
+    assert TIGHT < normalized_error(ours, wanted) < ROUNDED
+
+
+def test_a_word_with_its_codes_in_another_order_is_noticed() -> None:
+    """Negative control."""
+    codes = torch.arange(128, dtype=torch.uint8).remainder(16).view(1, 128)
+    generator = torch.Generator().manual_seed(5)
+    weight = quantize(random_weight(generator, 1, 128, "float32"), SCHEMES[0])
+    prepared = prepare_codes(weight).prepared
+    assert isinstance(prepared, Codes)
+    good, wrong = pack(codes), pack(codes.flip(-1))
+    products = [
+        LINEAR.linear(torch.randn(1, 128, generator=torch.Generator().manual_seed(1)), _with(prepared, words), None)
+        for words in (good, wrong)
+    ]
+    assert normalized_error(*products) > 0.1
+
+
+def _with(codes: Codes, words: torch.Tensor) -> Codes:
+    return Codes(words, codes.scale, codes.zero_point, codes.group_size, codes.columns)
