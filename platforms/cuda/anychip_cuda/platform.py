@@ -14,9 +14,11 @@ from anychip.plugin.contract import Capabilities, KVPlan, Memory, Pending, Runne
 from anychip.runner import TorchPlatform
 from anychip.runner.captured import CapturedSteps, Sizes, sizes_up_to
 from anychip.runner.inputs import Forward, RunBatch
+from anychip.triton.codes import prepare_codes
+from anychip.weights.weight import Weight
 from anychip_cuda.copies import Fetched, send
 from anychip_cuda.graphs import Graphs
-from anychip_cuda.kernels import cuda_kernels, reads_paged
+from anychip_cuda.kernels import cuda_kernels, formats_of, reads_paged
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -53,6 +55,7 @@ class CudaPlatform(TorchPlatform):
             steps_in_flight=2,
             batched_tokens=8192,
             memory_utilization=0.9,
+            weight_formats=formats_of(torch.cuda.get_device_capability(self._device)),
             collective_backend="nccl",
         )
 
@@ -83,6 +86,10 @@ class CudaPlatform(TorchPlatform):
     def kernels(self, spec: OpSpec) -> Mapping[str, Kernel]:
         """Triton's, which leave large products to cuBLAS."""
         return cuda_kernels(spec, self._device)
+
+    def prepare_weight(self, weight: Weight, out: Weight | None = None) -> Weight:
+        """Codes are packed; a reload packs anew and lets go of `out`."""
+        return prepare_codes(weight)
 
     def send(self, array: npt.NDArray[Any], out: torch.Tensor | None = None) -> torch.Tensor:
         """By way of pinned memory."""
