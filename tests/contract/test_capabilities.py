@@ -151,6 +151,18 @@ def _run(engine, submit):
     return tokens
 
 
+def check_kv_cache_dtypes(engine):
+    capabilities = Capabilities(kv_cache_dtypes=("int8",))
+    plain, small = (engine(capabilities, kv_cache_dtype=name).info for name in ("auto", "int8"))
+    entries = [info.kv_cache_bytes / info.num_blocks / info.block_size for info in (plain, small)]
+    assert entries == [
+        2 * 2 * 64 * 4,
+        2 * 2 * (64 + 4),
+    ]  # layers, planes, a head in float32; int8, a scale
+    with pytest.raises(UserError, match="--kv-cache-dtype can be: auto"):
+        engine(Capabilities(), kv_cache_dtype="int8")
+
+
 def check_refused_references(engine, tmp_path):
     source = write_tiny_model(tmp_path / "tiny")
     config = make_config({"model": str(source), "block_size": 16, "max_num_batched_tokens": 64, "threads": 1}, {})
@@ -201,6 +213,7 @@ def test_by_default_little_is_promised():
         steps_in_flight=1,
         attention_kinds=("full", "sliding"),
         weight_formats=(),
+        kv_cache_dtypes=(),
         refused_references=(),
         token_masks=False,
         collective_backend=None,

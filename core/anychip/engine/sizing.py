@@ -18,6 +18,7 @@ def resolve_config(config: EngineConfig, capabilities: Capabilities) -> EngineCo
     _require(config.block_size, capabilities.block_sizes, "block size", "--block-size")
     dtype = None if config.dtype == "auto" else config.dtype
     _require(dtype, capabilities.dtypes, "dtype", "--dtype")
+    _require(config.kv_cache_dtype, ("auto", *capabilities.kv_cache_dtypes), "KV cache of type", "--kv-cache-dtype")
     scheme_of(config)
     if (config.steps_in_flight or 1) > capabilities.steps_in_flight:
         raise UserError(

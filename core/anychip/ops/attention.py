@@ -77,6 +77,14 @@ class KVCache:
 
     k: torch.Tensor
     v: torch.Tensor
+    k_scale: torch.Tensor | None = None
+    """[num_blocks, block_size, heads] float32, where keys and values are int8."""
+    v_scale: torch.Tensor | None = None
+
+    @property
+    def planes(self) -> tuple[torch.Tensor, ...]:
+        """Those that there are."""
+        return tuple(plane for plane in (self.k, self.v, self.k_scale, self.v_scale) if plane is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,19 +101,19 @@ class AttentionPlan:
 def new_cache(spec: KVSpec, num_blocks: int, block_size: int, device: torch.device | str) -> KVCache:
     """Cache of one layer for `num_blocks` blocks, uninitialized: nobody reads an entry that was not written."""
     planes = {plane.name: plane for plane in spec.planes}
-    if set(planes) != {"k", "v"} or spec.kind not in ("full", "sliding"):
+    if not set(planes) <= set(KVCache.__slots__) or spec.kind not in ("full", "sliding"):
         raise UserError(f"The reference attention keeps keys and values only, not {', '.join(planes)} ({spec.kind}).")
-    k, v = (
-        torch.empty(num_blocks, block_size, *planes[name].shape, dtype=dtype_of(planes[name].dtype), device=device)
-        for name in ("k", "v")
-    )
-    return KVCache(k, v)
+    made = {
+        name: torch.empty(num_blocks, block_size, *plane.shape, dtype=dtype_of(plane.dtype), device=device)
+        for name, plane in planes.items()
+    }
+    return KVCache(made["k"], made["v"], made.get("k_scale"), made.get("v_scale"))
 
 
 def copy_blocks(cache: KVCache, source: torch.Tensor, target: torch.Tensor) -> None:
     """Copy blocks within one layer's cache. source [C] and target [C] int64 block numbers."""
-    cache.k[target] = cache.k[source]
-    cache.v[target] = cache.v[source]
+    for plane in cache.planes:
+        plane[target] = plane[source]
 
 
 def plan_attention(inputs: AttentionInputs, spec: KVSpec, block_size: int) -> AttentionPlan:
@@ -119,8 +127,23 @@ def plan_attention(inputs: AttentionInputs, spec: KVSpec, block_size: int) -> At
 
 def kv_write(k: torch.Tensor, v: torch.Tensor, cache: KVCache, plan: AttentionPlan) -> None:
     """Put the step's keys [T, M, D] and values [T, M, Dv] where the plan says."""
-    cache.k.flatten(0, 1).index_copy_(0, plan.slots, k.to(cache.k.dtype))
-    cache.v.flatten(0, 1).index_copy_(0, plan.slots, v.to(cache.v.dtype))
+    for values, plane, scales in ((k, cache.k, cache.k_scale), (v, cache.v, cache.v_scale)):
+        codes = values
+        if scales is not None:
+            codes, factors = entry_codes(values)
+            scales.flatten(0, 1).index_copy_(0, plan.slots, factors)
+        plane.flatten(0, 1).index_copy_(0, plan.slots, codes.to(plane.dtype))
+
+
+def entry_codes(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Keys or values [T, M, D] as int8 codes of the same shape, and a scale [T, M] float32 for each head.
+
+    What is no number makes its head's scale none.
+    """
+    wide = values.float()
+    scale = wide.abs().amax(-1) / 127
+    codes = torch.nan_to_num(wide / scale.clamp_min(torch.finfo(torch.float32).tiny).unsqueeze(-1))
+    return codes.round_().clamp_(-127, 127).to(torch.int8), scale
 
 
 def paged_attention(
@@ -177,7 +200,8 @@ def _attend(
     """q [G, t, N, D] against G rows of the cache -> [G*t, N, Dv]."""
     groups, count, heads, dim = q.shape
     wide = accumulation_dtype(q.dtype)
-    k, v = (plane[blocks.long()].flatten(1, 2).to(wide) for plane in (cache.k, cache.v))
+    k = _gathered(cache.k, cache.k_scale, blocks, wide)
+    v = _gathered(cache.v, cache.v_scale, blocks, wide)
     visible = _visible(positions, k.shape[1], plan.window)
     # What no query sees may be another request's, or garbage: zero it, because 0 * nan is nan.
     v = v.masked_fill(~visible.any(1)[..., None, None], 0.0)
@@ -188,6 +212,14 @@ def _attend(
     scores = scores.masked_fill(~visible[:, None, None], float("-inf"))
     weights = _softmax(scores, sinks)
     return torch.einsum("gmrts,gsmd->gtmrd", weights, v).reshape(groups * count, heads, v.shape[-1])
+
+
+def _gathered(
+    plane: torch.Tensor, scale: torch.Tensor | None, blocks: torch.Tensor, dtype: torch.dtype
+) -> torch.Tensor:
+    """Entries of each row's blocks, [G, b * block_size, M, dim] in `dtype`."""
+    entries = plane[blocks.long()].flatten(1, 2).to(dtype)
+    return entries if scale is None else entries * scale[blocks.long()].flatten(1, 2).unsqueeze(-1)
 
 
 def _visible(positions: torch.Tensor, length: int, window: int | None) -> torch.Tensor:

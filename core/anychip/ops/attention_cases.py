@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from anychip.cache.storage import stored_as
 from anychip.engine.batch import Int32
 from anychip.ops.attention import AttentionInputs, kv_write, new_cache, plan_attention
 from anychip.ops.op import Case, OpSpec
@@ -123,15 +124,16 @@ def shuffled_table(generator: torch.Generator, lengths: list[int], block_size: i
 def _case(
     generator: torch.Generator, spec: OpSpec, label: str, rows: tuple[tuple[int, int], ...], window: int | None
 ) -> AttentionCase:
-    shape, cache_type = (spec.num_kv_heads, spec.head_dim), spec.kv_dtype or spec.dtype
-    planes = (Plane("k", shape, cache_type), Plane("v", shape, cache_type))
+    shape = (spec.num_kv_heads, spec.head_dim)
+    planes = (Plane("k", shape, spec.dtype), Plane("v", shape, spec.dtype))
+    kv_spec = KVSpec("full" if window is None else "sliding", planes, window)
     table, num_blocks = shuffled_table(generator, [sum(row) for row in rows], spec.block_size)
     cached = tuple((0, before) for before, _ in rows if before)
     history = batch_inputs(cached, table[[before > 0 for before, _ in rows]]) if cached else None
     before, tokens = (sum(column) for column in zip(*rows, strict=True))
     return AttentionCase(
         label=label,
-        spec=KVSpec("full" if window is None else "sliding", planes, window),
+        spec=stored_as(kv_spec, spec.kv_dtype or "auto"),
         block_size=spec.block_size,
         num_blocks=num_blocks,
         history=history,
@@ -154,8 +156,8 @@ def _with_strided_inputs(case: AttentionCase) -> AttentionCase:
 def reference_cache(case: AttentionCase) -> tuple[Any, Any]:
     """The case's history in the reference's own cache, and the plan of its step."""
     cache = new_cache(case.spec, case.num_blocks, case.block_size, "cpu")
-    cache.k.zero_()  # entries never written are compared too
-    cache.v.zero_()
+    for plane in cache.planes:
+        plane.zero_()  # entries never written are compared too
     if case.history is not None:
         plan = plan_attention(case.history, case.spec, case.block_size)
         kv_write(case.history_k, case.history_v, cache, plan)

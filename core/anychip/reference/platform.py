@@ -19,7 +19,11 @@ class ReferencePlatform(TorchPlatform):
     def capabilities(self) -> Capabilities:
         """Two types; memory is shared with everything else that runs here."""
         return Capabilities(
-            dtypes=("float32", "bfloat16"), batched_tokens=512, memory_utilization=0.5, token_masks=True
+            dtypes=("float32", "bfloat16"),
+            batched_tokens=512,
+            memory_utilization=0.5,
+            kv_cache_dtypes=("int8",),
+            token_masks=True,
         )
 
     @property

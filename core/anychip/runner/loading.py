@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from anychip.cache.storage import stored_as
 from anychip.config import EngineConfig
 from anychip.engine.task import model_task
 from anychip.errors import UserError
@@ -21,7 +22,7 @@ from anychip.ops.bind import bind
 from anychip.ops.op import OpSpec
 from anychip.ops.parts import Ops
 from anychip.ops.shapes import dtype_of
-from anychip.plugin.contract import Capabilities, ModelSource, Progress
+from anychip.plugin.contract import Capabilities, KVSpec, ModelSource, Progress
 from anychip.weights.dequantize import NATIVE_DTYPES
 from anychip.weights.dummy import dummy_weights
 from anychip.weights.gguf import read_gguf
@@ -52,9 +53,23 @@ def build_model(platform: TorchPlatform, config: EngineConfig, source: ModelSour
     extra = {str(source.config.get("model_type")): source.model_class} if source.model_class else {}
     family = model_class(source.config, extra)
     spec = family.op_spec(source.config, dtype, config.block_size or capabilities.block_sizes[0])
-    spec = replace(spec, weight_formats=_formats_in_use(config, source, family, capabilities))
+    kv_dtype = "" if config.kv_cache_dtype == "auto" else config.kv_cache_dtype
+    spec = replace(spec, kv_dtype=kv_dtype, weight_formats=_formats_in_use(config, source, family, capabilities))
     ops = bind(platform.kernels(spec), spec, strict=config.strict_kernels, refused=capabilities.refused_references)
-    return _model(family, config, source, ops, dtype_of(dtype)), ops, spec
+    model = _model(family, config, source, ops, dtype_of(dtype))
+    model.kv_specs = _stored(model.kv_specs, config.kv_cache_dtype)
+    return model, ops, spec
+
+
+def _stored(specs: tuple[KVSpec, ...], dtype: str) -> tuple[KVSpec, ...]:
+    """What the layers cache, in the type asked for. Raises `UserError` where one cannot be kept in it."""
+    stored = tuple(stored_as(spec, dtype) for spec in specs)
+    fixed = [spec for spec, before in zip(stored, specs, strict=True) if spec == before and spec.kind != "none"]
+    if dtype != "auto" and fixed:
+        raise UserError(
+            f"This model has {fixed[0].kind} layers, whose cache has no {dtype}.", "Leave out --kv-cache-dtype."
+        )
+    return stored
 
 
 def _model(family: type[Model], config: EngineConfig, source: ModelSource, ops: Ops, dtype: torch.dtype) -> Model:

@@ -34,10 +34,13 @@ class Piece:
 class Bench:
     """The tiny model on one platform in one dtype. Use it in a `with`."""
 
-    def __init__(self, subject: Subject, dtype: str, attention: Attention = "full") -> None:
+    def __init__(
+        self, subject: Subject, dtype: str, attention: Attention = "full", kv_cache_dtype: str = "auto"
+    ) -> None:
         self.dtype = dtype
         platform: Platform = subject.platform
         options = {"model": str(subject.model(attention)), "dtype": dtype, "max_num_batched_tokens": MAX_TOKENS}
+        options |= {"kv_cache_dtype": kv_cache_dtype}
         config = resolve_config(make_config(subject.options(**options, max_num_seqs=MAX_ROWS)), platform.capabilities)
         assert config.block_size, "the config is unresolved"
         self.block_size = config.block_size

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from anychip.cache.storage import stored_as
 from anychip.config import EngineConfig
 from anychip.engine.batch import POOL, SAMPLE, AdmittedRow, Batch, Int32, Pooled, RowSampling, StepResult
 from anychip.engine.task import model_task
@@ -91,13 +92,14 @@ class NullRunner(Runner):
         """Read the shape; a config that does not give one is a small model."""
         config = source.config
         dtype = self.config.dtype if self.config.dtype != "auto" else self.platform.capabilities.dtypes[0]
+        kv_spec = stored_as(_kv_spec(config, dtype), self.config.kv_cache_dtype)
         self._vocab_size = int(config.get("vocab_size", 256))
         self._step_seconds = float(config.get("step_seconds", 0.0))
         pools = model_task(self.config, source) != "generate"
         self._vector_size = int(config.get("hidden_size", 64)) if pools else 0
         progress("loading nothing", 1, 1)
         return ModelInfo(
-            kv_specs=(_kv_spec(config, dtype),) * int(config.get("num_hidden_layers", 1)),
+            kv_specs=(kv_spec,) * int(config.get("num_hidden_layers", 1)),
             vocab_size=self._vocab_size,
             max_model_len=int(config.get("max_position_embeddings", 2048)),
             dtype=dtype,

@@ -57,12 +57,15 @@ class Bound:
 def bound_specs(platform: TorchPlatform, name: str = "") -> Iterator[tuple[Bound, Mapping[str, Any]]]:
     """Each dtype and shape of the kit, with the platform's kernels for it.
 
-    For an op that multiplies by weights, each quantized format of the platform as well.
+    For an op that multiplies by weights, each quantized format of the platform as well, and for attention each further
+    type of cache.
     """
     formats = platform.capabilities.weight_formats if name in WITH_WEIGHTS else ()
+    caches = platform.capabilities.kv_cache_dtypes if name in OPS and OPS[name].family == "attention" else ()
     for dtype in platform.capabilities.dtypes:
         shapes = case_specs(dtype)
-        for spec in (*shapes, *(replace(shapes[0], weight_formats=(each,)) for each in formats)):
+        quantized = (replace(shapes[0], weight_formats=(each,)) for each in formats)
+        for spec in (*shapes, *quantized, *(replace(shape, kv_dtype=each) for each in caches for shape in shapes)):
             kernels = platform.kernels(spec)
             yield Bound(platform, spec, bind(kernels, spec), bind({}, replace(spec, dtype="float32"))), kernels
 
@@ -81,7 +84,7 @@ def check_op(name: str, subject: Subject) -> str:
             count += 1
             if problem:
                 heads = f"{bound.spec.num_heads}/{bound.spec.num_kv_heads} heads of {bound.spec.head_dim}"
-                formats = "".join(f", {each}" for each in bound.spec.weight_formats)
+                formats = "".join(f", {each}" for each in (*bound.spec.weight_formats, bound.spec.kv_dtype) if each)
                 problems.append(f"{name} {bound.spec.dtype}{formats}, {heads}, case {label!r}: {problem}")
     if problems:
         more = f"\nand {len(problems) - MAX_REPORTED} more" if len(problems) > MAX_REPORTED else ""

@@ -23,6 +23,8 @@ DECODE_STEPS = 6
 TIE = {"float32": 1e-3, "float16": 0.1, "bfloat16": 0.5}
 """Two tokens whose log-probabilities are closer than this may change places when the order of a sum does."""
 PROMPTS = 6
+CACHE_TOLERANCE = 3e-2
+"""Of log-probabilities computed from keys and values that were rounded to 8 bits."""
 
 
 def _logits(subject: Subject) -> str:
@@ -43,6 +45,23 @@ def _logits(subject: Subject) -> str:
                         f"{label}: relative error of log-probabilities {error:.3g}, tolerance {TOLERANCE[dtype]:.3g}"
                     )
                 tried.append(f"{label}: {error:.1e}")
+    return "; ".join(tried)
+
+
+def _caches(subject: Subject) -> str:
+    """The same with each further type of KV cache, against the reference that keeps all of them whole."""
+    tried = []
+    for kind in subject.capabilities.kv_cache_dtypes if subject.computes else ():
+        for attention in subject.attentions:
+            with Subject("reference") as reference, Bench(reference, "float32", attention) as bench:
+                wanted = _teacher_forced(bench)
+            with Bench(subject, subject.dtype, attention, kind) as bench:
+                error = relative(_teacher_forced(bench), wanted)
+            label = f"{kind}, {attention} attention"
+            require(0 < error <= CACHE_TOLERANCE, f"{label}: off by {error:.3g}, tolerance {CACHE_TOLERANCE:.3g}")
+            tried.append(f"{label}: {error:.1e}")
+    if not tried:
+        raise NotApplicableError("the platform keeps keys and values in the model's type only")
     return "; ".join(tried)
 
 
@@ -176,6 +195,7 @@ def _same(given: list[RequestOutput], wanted: list[RequestOutput], dtype: str) -
 
 RUNNER_CHECKS = (
     Check(3, "logits against the reference", _logits),
+    Check(3, "smaller caches against whole ones", _caches),
     Check(3, "captured = eager", _compiled),
     Check(3, "lowered = original", _lowered),
     Check(3, "preempted and resumed = uninterrupted", _preempted),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch.nn import functional
 
+from anychip.ops.attention import entry_codes
 from anychip_cpu.cache import HeadCache
 from anychip_cpu.plan import CpuPlan, DecodeGroup, PrefillRow
 from anychip_cpu.processor import has_bfloat16
@@ -40,8 +41,13 @@ class Attention:
 
     def kv_write(self, k: torch.Tensor, v: torch.Tensor, cache: HeadCache, plan: CpuPlan) -> None:
         """See anychip.ops.attention.kv_write."""
-        cache.k_slots.index_copy_(0, plan.slots, k.reshape(-1, k.shape[2]).to(cache.k.dtype))
-        cache.v_slots.index_copy_(0, plan.slots, v.reshape(-1, v.shape[2]).to(cache.v.dtype))
+        for values, slots, scale in ((k, cache.k_slots, cache.k_scale), (v, cache.v_slots, cache.v_scale)):
+            if scale is None:
+                slots.index_copy_(0, plan.slots, values.reshape(-1, values.shape[2]).to(slots.dtype))
+                continue
+            codes, factors = entry_codes(values)
+            slots.index_copy_(0, plan.slots, codes.view(-1, values.shape[2]))
+            scale.view(-1).index_copy_(0, plan.slots, factors.flatten())
 
     def qk_norm_rope_kv_write(
         self,
@@ -98,8 +104,8 @@ class Attention:
     def _decode(self, q: torch.Tensor, cache: HeadCache, group: DecodeGroup, form: _Form) -> torch.Tensor:
         """q [R, N, D] -> [R, N, Dv] float32."""
         rows, heads, dim = q.shape
-        k = self._gather("k", cache.k_heads, group, cache.k.shape)
-        v = self._gather("v", cache.v_heads, group, cache.v.shape)
+        k = self._gather("k", cache.k_heads, group, cache.k.shape, cache.k_scale)
+        v = self._gather("v", cache.v_heads, group, cache.v.shape, cache.v_scale)
         queries = q.view(rows, cache.num_heads, -1, dim).transpose(0, 1).float() * form.scale
         result = _attend(queries, k, v, group.mask, form)
         if not torch.isfinite(result.sum()):
@@ -108,12 +114,17 @@ class Attention:
             result = _attend(queries, k.masked_fill(unseen, 0.0), v.masked_fill(unseen, 0.0), group.mask, form)
         return result.transpose(0, 1).reshape(rows, heads, -1)
 
-    def _gather(self, name: str, lines: torch.Tensor, group: DecodeGroup, plane: torch.Size) -> torch.Tensor:
+    def _gather(
+        self, name: str, lines: torch.Tensor, group: DecodeGroup, plane: torch.Size, scale: torch.Tensor | None
+    ) -> torch.Tensor:
         """The group's context as [M, R, S, dim] float32; `plane` is the shape of the cache's plane."""
         shape = (len(group.heads), lines.shape[1])
         gathered = torch.index_select(lines, 0, group.heads, out=self._buffer(name, shape, lines.dtype))
         if lines.dtype != torch.float32:
             gathered = self._buffer(f"{name} wide", shape, torch.float32).copy_(gathered)
+        if scale is not None:
+            factors = scale.flatten(0, 1).index_select(0, group.heads)
+            gathered.view(*factors.shape, -1).mul_(factors.unsqueeze(-1))
         return gathered.view(plane[1], group.count, -1, plane[3])
 
     def _buffer(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
@@ -149,9 +160,12 @@ def _attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tenso
     return torch.matmul(torch.cat([scores, sinks], dim=-1).softmax(-1)[..., :-1], v)
 
 
-def _context(lines: torch.Tensor, row: PrefillRow, plane: torch.Size, dtype: torch.dtype) -> torch.Tensor:
+def _context(plane: torch.Tensor, scale: torch.Tensor | None, row: PrefillRow, dtype: torch.dtype) -> torch.Tensor:
     """A row's context as [1, M, length, dim]."""
-    return lines.index_select(0, row.heads).view(plane[1], -1, plane[3])[:, : row.length].unsqueeze(0).to(dtype)
+    blocks = plane.flatten(0, 1).index_select(0, row.heads)
+    if scale is not None:
+        blocks = blocks * scale.flatten(0, 1).index_select(0, row.heads).unsqueeze(-1)
+    return blocks.view(plane.shape[1], -1, plane.shape[3])[:, : row.length].unsqueeze(0).to(dtype)
 
 
 def _flash(q: torch.Tensor, cache: HeadCache, row: PrefillRow, form: _Form) -> torch.Tensor:
@@ -159,8 +173,8 @@ def _flash(q: torch.Tensor, cache: HeadCache, row: PrefillRow, form: _Form) -> t
     dtype = torch.bfloat16 if q.dtype == torch.bfloat16 and has_bfloat16() else torch.float32
     attended = functional.scaled_dot_product_attention(
         q.to(dtype).transpose(0, 1).unsqueeze(0),
-        _context(cache.k_heads, row, cache.k.shape, dtype),
-        _context(cache.v_heads, row, cache.v.shape, dtype),
+        _context(cache.k, cache.k_scale, row, dtype),
+        _context(cache.v, cache.v_scale, row, dtype),
         attn_mask=None if row.mask is None else row.mask.to(dtype),
         is_causal=row.mask is None,
         scale=form.scale,
@@ -173,8 +187,8 @@ def _prefill(q: torch.Tensor, cache: HeadCache, row: PrefillRow, form: _Form) ->
     """q [t, N, D] -> [t, N, Dv], in parts whose scores fit."""
     tokens, heads, dim = q.shape
     kv_heads = cache.num_heads
-    k = _context(cache.k_heads, row, cache.k.shape, torch.float32).transpose(0, 1)
-    v = _context(cache.v_heads, row, cache.v.shape, torch.float32).transpose(0, 1)
+    k = _context(cache.k, cache.k_scale, row, torch.float32).transpose(0, 1)
+    v = _context(cache.v, cache.v_scale, row, torch.float32).transpose(0, 1)
     mask = _causal(tokens) if row.mask is None else row.mask
     count = max(1, MAX_SCORES // (heads * row.length))
     parts = []

@@ -38,6 +38,7 @@ class CpuPlatform(TorchPlatform):
             block_sizes=(16, 32, 8, 64, 128),
             batched_tokens=512,
             memory_utilization=0.5,
+            kv_cache_dtypes=("int8",),
             weight_formats=("int4", "int8") if self._native.library else (),
             collective_backend="gloo",
         )
