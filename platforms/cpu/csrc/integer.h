@@ -7,35 +7,14 @@
 
 namespace anychip {
 
-// Quantized activations: codes [m][inputs]; scales and sums (of codes, times the scale) [m][groups].
+// Quantized activations: codes [m][inputs]; scales and sums (of codes, times the scale) [m][groups]. For many rows TILE of
+// them are interleaved: codes [m / TILE][inputs / 4][TILE][4], the rest [m / TILE][groups][TILE].
 struct Codes {
   const int8_t* codes;
   const float* scales;
   const float* sums;
   const int32_t* code_sums;
 };
-
-inline void quantize_row(const float* x, int64_t inputs, int64_t group, int8_t* codes, float* scales, float* sums,
-                         int32_t* code_sums) {
-  for (int64_t g = 0; g < inputs / group; ++g, x += group, codes += group) {
-    vf largest = zero(), broken = zero();  // what is no number makes its group's scale none, or nobody would see it
-    for (int64_t k = 0; k < group; k += W) {
-      const vf value = load(x + k);
-      largest = max(largest, max(value, sub(zero(), value)));
-      broken = fma(value, zero(), broken);
-    }
-    const float scale = lane_max(largest) / 127.0f + sum(broken), inverse = scale > 0 ? 1.0f / scale : 0.0f;
-    int32_t total = 0;
-    for (int64_t k = 0; k < group; ++k) {
-      const int32_t code = static_cast<int32_t>(std::lrintf(std::min(std::max(x[k] * inverse, -127.0f), 127.0f)));
-      codes[k] = static_cast<int8_t>(code);
-      total += code;
-    }
-    scales[g] = scale;
-    sums[g] = scale * static_cast<float>(total);
-    code_sums[g] = total;
-  }
-}
 
 #ifdef ANYCHIP_AVX512
 using vi = __m512i;
@@ -50,6 +29,12 @@ inline vi high_nibbles(vi x) { return _mm512_and_si512(_mm512_srli_epi16(x, 4), 
 inline vi zero_integers() { return _mm512_setzero_si512(); }
 inline vf to_float(vi x) { return _mm512_cvtepi32_ps(x); }
 inline vi less(vi x, int32_t y) { return _mm512_sub_epi32(x, _mm512_set1_epi32(y)); }
+inline vi set_integers(int32_t x) { return _mm512_set1_epi32(x); }
+inline vi add_integers(vi x, vi y) { return _mm512_add_epi32(x, y); }
+inline vi round_integers(vf x) { return _mm512_cvtps_epi32(x); }
+inline void store_integers(int32_t* p, vi x) { _mm512_storeu_si512(p, x); }
+inline void store_bytes(uint8_t* p, vi x) { _mm512_storeu_si512(p, x); }
+inline void store_codes(int8_t* p, vi x) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(x)); }
 #else
 using vi = __m256i;
 inline vi broadcast4(const int8_t* p) {
@@ -63,22 +48,65 @@ inline vi high_nibbles(vi x) { return _mm256_and_si256(_mm256_srli_epi16(x, 4), 
 inline vi zero_integers() { return _mm256_setzero_si256(); }
 inline vf to_float(vi x) { return _mm256_cvtepi32_ps(x); }
 inline vi less(vi x, int32_t y) { return _mm256_sub_epi32(x, _mm256_set1_epi32(y)); }
+inline vi set_integers(int32_t x) { return _mm256_set1_epi32(x); }
+inline vi add_integers(vi x, vi y) { return _mm256_add_epi32(x, y); }
+inline vi round_integers(vf x) { return _mm256_cvtps_epi32(x); }
+inline void store_integers(int32_t* p, vi x) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x); }
+inline void store_bytes(uint8_t* p, vi x) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x); }
+inline void store_codes(int8_t* p, vi x) {
+  const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi16(words, words));
+}
 #endif
+
+inline int32_t sum_integers(vi x) {
+  int32_t lanes[W], total = 0;
+  store_integers(lanes, x);
+  for (int32_t lane : lanes) total += lane;
+  return total;
+}
+
+inline void quantize_row(const float* x, int64_t inputs, int64_t group, int8_t* codes, float* scales, float* sums,
+                         int32_t* code_sums) {
+  for (int64_t g = 0; g < inputs / group; ++g, x += group, codes += group) {
+    vf largest = zero(), broken = zero();  // what is no number makes its group's scale none, or nobody would see it
+    for (int64_t k = 0; k < group; k += W) {
+      const vf value = load(x + k);
+      largest = max(largest, max(value, sub(zero(), value)));
+      broken = fma(value, zero(), broken);
+    }
+    const float scale = lane_max(largest) / 127.0f + sum(broken), inverse = scale > 0 ? 1.0f / scale : 0.0f;
+    vi total = zero_integers();
+    for (int64_t k = 0; k < group; k += W) {
+      const vi code = round_integers(min(max(mul(load(x + k), set1(inverse)), set1(-127.0f)), set1(127.0f)));
+      store_codes(codes + k, code);
+      total = add_integers(total, code);
+    }
+    scales[g] = scale;
+    code_sums[g] = sum_integers(total);
+    sums[g] = scale * static_cast<float>(code_sums[g]);
+  }
+}
 
 // Sums over inputs of unsigned codes times signed ones, kept so that few instructions are needed a step.
 #if defined(ANYCHIP_VNNI)
 constexpr bool SHORT_SUMS = false;
-inline vi dot4(vi sum, vi weights, vi x) { return _mm512_dpbusd_epi32(sum, weights, x); }
-inline vi dot8(vi sum, vi weights, vi x) { return _mm512_dpbusd_epi32(sum, weights, x); }
+inline vi dot8(vi sum, vi weights, vi x) {
+#ifdef ANYCHIP_EMULATE
+  return _mm512_dpbusd_epi32(sum, weights, x);
+#else
+  asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(weights), "v"(x));  // GCC copies the sums of the intrinsic to and fro
+  return sum;
+#endif
+}
+inline vi dot4(vi sum, vi weights, vi x) { return dot8(sum, weights, x); }
 inline vi finish4(vi sum) { return sum; }
-inline vi add_integers(vi x, vi y) { return _mm512_add_epi32(x, y); }
 constexpr bool SIGNED_8 = false;
 #elif defined(ANYCHIP_AVX512)
 // Eight steps of 4-bit codes fit 16 bits: 8 * 2 * 15 * 127 = 30480.
 constexpr bool SHORT_SUMS = true;
 inline vi dot4(vi sum, vi weights, vi x) { return _mm512_add_epi16(sum, _mm512_maddubs_epi16(weights, x)); }
 inline vi finish4(vi sum) { return _mm512_madd_epi16(sum, _mm512_set1_epi16(1)); }
-inline vi add_integers(vi x, vi y) { return _mm512_add_epi32(x, y); }
 // Codes less 128 times x, exactly: products of bytes widened to 16 bits, even and odd ones apart.
 inline vi dot8(vi sum, vi weights, vi x) {
   const vi w = _mm512_xor_si512(weights, _mm512_set1_epi8(-128));
@@ -91,7 +119,6 @@ constexpr bool SIGNED_8 = true;
 constexpr bool SHORT_SUMS = true;
 inline vi dot4(vi sum, vi weights, vi x) { return _mm256_add_epi16(sum, _mm256_maddubs_epi16(weights, x)); }
 inline vi finish4(vi sum) { return _mm256_madd_epi16(sum, _mm256_set1_epi16(1)); }
-inline vi add_integers(vi x, vi y) { return _mm256_add_epi32(x, y); }
 // Codes less 128 times x: |w| * (x with w's sign) stays within 16 bits, as |x| <= 127.
 inline vi dot8(vi sum, vi weights, vi x) {
   const vi w = _mm256_xor_si256(weights, _mm256_set1_epi8(-128));

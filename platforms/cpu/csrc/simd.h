@@ -79,12 +79,18 @@ inline vf mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
 inline vf div(vf a, vf b) { return _mm512_div_ps(a, b); }
 inline vf max(vf a, vf b) { return _mm512_max_ps(a, b); }
 inline vf min(vf a, vf b) { return _mm512_min_ps(a, b); }
+inline __m256 upper_half(vf x) { return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(x), 1)); }
 inline float sum(vf x) {
-  alignas(64) float lanes[W];
-  _mm512_store_ps(lanes, x);
-  for (int width = W / 2; width; width /= 2)
-    for (int i = 0; i < width; ++i) lanes[i] += lanes[i + width];
-  return lanes[0];
+  const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(x), upper_half(x));
+  const __m128 quarter = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+  const __m128 pair = _mm_add_ps(quarter, _mm_movehl_ps(quarter, quarter));
+  return _mm_cvtss_f32(_mm_add_ss(pair, _mm_movehdup_ps(pair)));
+}
+inline float lane_max(vf x) {
+  const __m256 half = _mm256_max_ps(_mm512_castps512_ps256(x), upper_half(x));
+  const __m128 quarter = _mm_max_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+  const __m128 pair = _mm_max_ps(quarter, _mm_movehl_ps(quarter, quarter));
+  return _mm_cvtss_f32(_mm_max_ss(pair, _mm_movehdup_ps(pair)));
 }
 inline vf round_even(vf x) { return _mm512_roundscale_ps(x, 0); }
 inline vf times_power_of_2(vf x, vf n) {
@@ -138,6 +144,11 @@ inline float sum(vf x) {
   const __m128 quarter = _mm_add_ps(half, _mm_movehl_ps(half, half));
   return _mm_cvtss_f32(_mm_add_ss(quarter, _mm_movehdup_ps(quarter)));
 }
+inline float lane_max(vf x) {
+  const __m128 half = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+  const __m128 quarter = _mm_max_ps(half, _mm_movehl_ps(half, half));
+  return _mm_cvtss_f32(_mm_max_ss(quarter, _mm_movehdup_ps(quarter)));
+}
 inline vf round_even(vf x) { return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 inline vf times_power_of_2(vf x, vf n) {
   const __m256i exponent = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
@@ -155,14 +166,6 @@ inline vf second_of_pairs(const bf16* p) {
 }
 
 #endif
-
-inline float lane_max(vf x) {
-  float lanes[W];
-  store(lanes, x);
-  float best = lanes[0];
-  for (int i = 1; i < W; ++i) best = lanes[i] > best ? lanes[i] : best;
-  return best;
-}
 
 // One of two neighbouring rows of a matrix kept in pairs: bf16 as [column][2], float as [2][column].
 template <int ROW>
