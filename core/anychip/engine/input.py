@@ -164,6 +164,8 @@ class InputProcessor:
         )
 
     def _check_ids(self, ids: Sequence[int], field: str) -> None:
+        if {*map(type, ids)} == {int} and min(ids) >= 0 and max(ids) < self.info.vocab_size:
+            return  # a long prompt is looked through several times faster so
         for token in ids:
             if isinstance(token, bool) or not isinstance(token, int | np.integer):
                 raise RequestError(f"{field} holds {token!r}, which is no token id.", field)

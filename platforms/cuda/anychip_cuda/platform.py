@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from anychip.config import EngineConfig
+from anychip.engine.batch import Batch
 from anychip.errors import UserError
 from anychip.ops.op import Kernel, OpSpec
 from anychip.plugin.contract import Capabilities, KVPlan, Memory, Pending, Runner
 from anychip.runner import TorchPlatform
 from anychip.runner.captured import CapturedSteps, Sizes, sizes_up_to
-from anychip.runner.inputs import Forward, RunBatch
+from anychip.runner.inputs import Computed, Forward, RunBatch
 from anychip.triton.codes import prepare_codes
 from anychip.weights.weight import Weight
 from anychip_cuda.copies import Fetched, send
 from anychip_cuda.graphs import Graphs
 from anychip_cuda.kernels import cuda_kernels, formats_of, reads_paged
+from anychip_cuda.prompts import long_and_fresh
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
 MAX_CAPTURED_ROWS = 512
 """A larger decoding step is long enough for the host to launch it kernel by kernel."""
-MAX_CAPTURED_TOKENS = 4096
+MAX_CAPTURED_TOKENS = 8192
 """The same for steps that compute prompts."""
+LONG = 4096
+"""Tokens of a step of long prompts alone from which the attention that no graph holds is worth more than the graph."""
 ROWS = (8, 40)
 """Rows of captured steps that compute prompts, beside the most there can be."""
 _APART = 64
@@ -100,11 +105,26 @@ class CudaPlatform(TorchPlatform):
         return Fetched(tensor)
 
     def compile(self, step: Forward, plan: KVPlan) -> RunBatch:
-        """Decoding steps as graphs, where attention does its index work on the device."""
+        """Steps as graphs, where attention does its index work on the device; long prompts have enough of the host."""
         launched = super().compile(step, plan)
         if not all(reads_paged(group.spec) for group in plan.groups):
             return launched
-        return CapturedSteps(step, plan, self.device, self.send, Graphs(self.device), launched, captured_sizes(plan))
+        sizes = captured_sizes(plan)
+        captured = CapturedSteps(step, plan, self.device, self.send, Graphs(self.device), launched, sizes)
+        return Steps(launched, captured)
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Runs batches of long prompts alone kernel by kernel, all others captured."""
+
+    launched: RunBatch
+    captured: CapturedSteps
+
+    def __call__(self, batch: Batch, greedy: bool) -> Computed:
+        """See `RunBatch`."""
+        long = batch.num_tokens >= LONG and long_and_fresh(batch.query_start, batch.seq_lens, batch.num_single)
+        return (self.launched if long else self.captured)(batch, greedy)
 
 
 def captured_sizes(plan: KVPlan) -> Sizes:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+import numpy as np
 import torch
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from anychip.engine.batch import Int32
 from anychip.ops.parts import PagedAttention
 from anychip.triton.cache import PagedCache
 from anychip.triton.plan import PagedPlan
@@ -48,12 +50,17 @@ class PromptAttention:
 
 def only_fresh(plan: PagedPlan) -> bool:
     """Whether all rows with several tokens are long, bring all that is in their cache, and see all of it."""
-    inputs, single = plan.inputs, plan.inputs.num_single
-    start, lengths = inputs.host_query_start, inputs.host_seq_lens[single:]
-    fresh = start[single + 1 :] - start[single:-1] == lengths
-    if not len(lengths) or not (fresh & (lengths >= MIN_TOKENS)).all():
+    inputs = plan.inputs
+    if not long_and_fresh(inputs.host_query_start, inputs.host_seq_lens, inputs.num_single):
         return False
-    return not plan.window or int(lengths.max()) <= plan.window
+    return not plan.window or int(inputs.host_seq_lens[inputs.num_single :].max()) <= plan.window
+
+
+def long_and_fresh(query_start: Int32, seq_lens: Int32, num_single: int) -> bool:
+    """Whether there are rows with several tokens, and each is long and brings all that will be in its cache."""
+    lengths = seq_lens[num_single:]
+    fresh = np.diff(query_start[num_single:]) == lengths
+    return len(lengths) > 0 and bool((fresh & (lengths >= MIN_TOKENS)).all())
 
 
 def _attend(q: torch.Tensor, cache: PagedCache, blocks: torch.Tensor, scale: float) -> torch.Tensor:
