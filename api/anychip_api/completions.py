@@ -23,6 +23,7 @@ from anychip_api.logprobs import (
 from anychip_api.sampling import check_streaming, completion_params
 from anychip_api.schemas import CompletionRequest
 from anychip_api.service import Service
+from anychip_api.structured import check_structure
 
 
 async def create_completion(service: Service, request: Request) -> Response:
@@ -31,6 +32,7 @@ async def create_completion(service: Service, request: Request) -> Response:
     model = service.model_name(body.model)
     check_streaming(body)
     params = completion_params(body, service.engine.default_sampling)
+    await check_structure(service, body, params)
     prompts = read_prompts(body.prompt)
     request_id = f"cmpl-{request.scope['request_id']}"
     generation = start(service, body, prompts, params, request_id)

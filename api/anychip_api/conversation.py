@@ -8,18 +8,21 @@ the typed parts of `anychip_api.parsers.parts`; `Message` puts them together.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from anychip.errors import RequestError
 from anychip.sampling_params import SamplingParams
+from anychip_api.constraint import callable_parser, constrain
 from anychip_api.generation import Generation, start
 from anychip_api.messages import prepare_message
+from anychip_api.parsers.hermes import HermesToolParser
 from anychip_api.parsers.registry import Parsers
 from anychip_api.reader import Reading
 from anychip_api.sampling import chat_params, renamed
 from anychip_api.schemas import ChatRequest, TokenizeRequest
 from anychip_api.service import Service
+from anychip_api.structured import check_structure
 from anychip_api.tools import Tools, read_tools
 
 
@@ -58,6 +61,8 @@ async def prepare_chat(service: Service, body: ChatRequest) -> PreparedChat:
         most_calls=_most_calls(tools),
         shows_reasoning=body.include_reasoning is not False,
     )
+    params = constrain(params, tools, reading, service.tokenizer("messages"))
+    await check_structure(service, body, params)
     return PreparedChat(token_ids, params.replace(visible_tokens=reading.markers), reading)
 
 
@@ -99,14 +104,14 @@ def _used_parsers(parsers: Parsers, tools: Tools) -> Parsers:
     """Without tools a text that looks like a call is just text."""
     if not tools.functions:
         return Parsers(reasoning=parsers.reasoning)
-    if tools.mode != "none" and parsers.tool is None:
+    if tools.mode == "required":
+        return replace(parsers, tool=callable_parser(parsers.tool, HermesToolParser))
+    if tools.mode == "auto" and parsers.tool is None:
         raise RequestError(
             "This server cannot read tool calls: no parser suits the model's chat template.",
             "tools",
             "Start it with --tool-call-parser, or leave tools out.",
         )
-    if tools.mode == "required":
-        raise RequestError("This tool_choice is not supported yet.", "tool_choice", 'Send "auto" or "none".')
     return parsers
 
 

@@ -13,7 +13,6 @@ _LONGEST_NAME = 64
 _MOST_NAMES = 20
 
 _LATER = "Leave it out; it is not supported yet."
-_STRUCTURED = "Leave it out; structured output is not supported yet."
 _SAMPLER = "Leave it out; this server does not sample so."
 _CHAT = "Send it to /v1/chat/completions."
 _FUNCTIONS = "Send `tools` and `tool_choice`, which took its place."
@@ -35,10 +34,6 @@ REFUSED: Refusals = {
     "endianness": (("native", "little"), "Leave it out; base64 is little-endian."),
     "function_call": (("none",), _FUNCTIONS),
     "functions": (([],), _FUNCTIONS),
-    "guided_choice": ((), _STRUCTURED),
-    "guided_grammar": ((), _STRUCTURED),
-    "guided_json": ((), _STRUCTURED),
-    "guided_regex": ((), _STRUCTURED),
     "input_type": ((), "Name one of the model's own prompts with `prompt_name`."),
     "instruction": ((), "Put it in the text."),
     "kv_transfer_params": ((), _LATER),
@@ -55,8 +50,7 @@ REFUSED: Refusals = {
     "previous_input_messages": ((), _LATER),
     "prompt_embeds": ((), "Send the prompt as text or token ids."),
     "repetition_detection": ((), _LATER),
-    "response_format": (({"type": "text"},), _STRUCTURED),
-    "structured_outputs": ((), _STRUCTURED),
+    "response_format": (({"type": "text"},), "This route has a field of its own for it."),
     "suffix": (("",), "Leave it out; text is only continued at its end."),
     "thinking_token_budget": ((), _LATER),
     "tool_choice": (("none",), _CHAT),

@@ -119,7 +119,8 @@ class Generation:
 
     def _check(self, delta: Delta) -> None:
         if delta.finish_reason == "error":
-            raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, delta.error or "The engine could not go on.")
+            status = HTTPStatus.BAD_REQUEST if delta.refused else HTTPStatus.INTERNAL_SERVER_ERROR
+            raise ApiError(status, delta.error or "The engine could not go on.")
         if delta.finish_reason == "abort":
             self.abort()
             assert self._abort is not None, "it was just given"

@@ -8,6 +8,7 @@ from typing import Any
 from anychip.errors import RequestError
 from anychip.sampling_params import MAX_CHOICES, SamplingParams
 from anychip_api.schemas import ChatRequest, CompletionRequest, GenerationRequest
+from anychip_api.structured import read_structure
 
 _SHARED = tuple(name for name in SamplingParams.__struct_fields__ if name in GenerationRequest.model_fields)
 _DEFAULTED = frozenset({"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "max_tokens"})
@@ -73,6 +74,7 @@ def _shared_values(request: GenerationRequest, defaults: Mapping[str, Any]) -> d
         value = getattr(request, name)
         if value is not None:
             values[name] = value
+    values["structured_outputs"] = read_structure(request)
     return values
 
 

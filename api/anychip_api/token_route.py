@@ -19,6 +19,7 @@ from anychip_api.logprobs import chat_rows, prompt_rows
 from anychip_api.sampling import check_streaming, completion_params
 from anychip_api.schemas import CompletionRequest, TokensRequest
 from anychip_api.service import Service
+from anychip_api.structured import check_structure
 
 
 async def generate_tokens(service: Service, request: Request) -> Response:
@@ -29,6 +30,7 @@ async def generate_tokens(service: Service, request: Request) -> Response:
     check_streaming(completion)
     params = completion_params(completion, service.engine.default_sampling)
     request_id = body.request_id or request.scope["request_id"]
+    await check_structure(service, completion, params)
     speaks = bool(params.stop)  # stop strings are found in text
     generation = start(service, completion, [body.token_ids], params.replace(detokenize=speaks), request_id)
     answer = TokensAnswer(service, completion, generation, Head(request_id, model))

@@ -17,9 +17,6 @@ from anychip_api.fields import check_extra_fields, header_value
         ("tools", [{"type": "function"}]),
         ("tool_choice", "auto"),
         ("tool_choice", "required"),
-        ("response_format", {"type": "json_object"}),
-        ("guided_json", {}),
-        ("structured_outputs", {"json": {}}),
         ("truncate_prompt_tokens", 5),
         ("use_beam_search", True),
         ("logits_processors", ["x"]),
@@ -42,7 +39,6 @@ def test_a_field_that_would_change_the_answer_is_refused(name: str, value: objec
         ("suffix", ""),
         ("tools", []),
         ("tool_choice", "none"),
-        ("response_format", {"type": "text"}),
         ("use_beam_search", False),
     ],
 )

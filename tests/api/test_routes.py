@@ -119,10 +119,8 @@ def test_unbuilt_fields_of_completions(server: RunningServer, name: str, value: 
     [
         ("tools", [{"type": "function", "function": {"name": "f"}}]),
         ("tool_choice", "required"),
-        ("response_format", {"type": "json_object"}),
         ("functions", [{"name": "f"}]),
         ("chat_template", "{{ 1 }}"),
-        ("guided_json", {"type": "object"}),
         ("audio", {"voice": "x"}),
     ],
 )

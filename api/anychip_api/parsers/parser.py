@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from anychip.grammar.lark import LarkGrammar, literal
 from anychip_api.parsers.parts import Part, Reasoning, Text, ToolCallArguments, ToolCallStart
 from anychip_api.parsers.source import Source, Steps
+
+if TYPE_CHECKING:
+    from anychip_api.parsers.form import CallForm
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,8 @@ class ToolParser(OutputParser):
 
     make_id: ClassVar[Callable[[], str]] = staticmethod(call_id)
     """Makes the id of a call whose text has none."""
+    form: ClassVar[CallForm | None] = None
+    """How calls are written that have to be made; None has them written, and read, in Hermes' way."""
 
 
 class ReasoningParser(OutputParser):
@@ -84,3 +90,11 @@ class ReasoningParser(OutputParser):
     def begin(self, prompt: str) -> None:
         """Look at the prompt's text: it may have begun the reasoning, or ended it. Called once, before `read`."""
         return
+
+    def preamble(self, grammar: LarkGrammar, special: Mapping[str, int], calls: bool) -> str:
+        """What comes before an answer that has to fit a grammar, or before `calls`, as an expression.
+
+        `special` are tokens that are not spelled in bytes. Called after `begin`.
+        """
+        del grammar, special, calls
+        return literal("")

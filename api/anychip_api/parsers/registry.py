@@ -15,13 +15,41 @@ _BASES: Mapping[Kind, type[object]] = {"tool": ToolParser, "reasoning": Reasonin
 
 _PARSERS = "anychip_api.parsers"
 BUILT_IN: Mapping[tuple[str, str], str] = {
+    ("tool", "harmony"): f"{_PARSERS}.harmony:HarmonyToolParser",
+    ("tool", "glm"): f"{_PARSERS}.glm:GlmToolParser",
+    ("tool", "qwen3_coder"): f"{_PARSERS}.qwen_coder:QwenCoderToolParser",
+    ("tool", "kimi_k2"): f"{_PARSERS}.kimi:KimiToolParser",
+    ("tool", "deepseek_v3"): f"{_PARSERS}.deepseek:DeepSeekToolParser",
+    ("tool", "deepseek_v31"): f"{_PARSERS}.deepseek:DeepSeek31ToolParser",
+    ("tool", "mistral"): f"{_PARSERS}.mistral:MistralToolParser",
+    ("tool", "mistral_v11"): f"{_PARSERS}.mistral:Mistral11ToolParser",
+    ("tool", "phi4"): f"{_PARSERS}.phi:PhiToolParser",
+    ("tool", "granite"): f"{_PARSERS}.granite:GraniteToolParser",
     ("tool", "hermes"): f"{_PARSERS}.hermes:HermesToolParser",
+    ("tool", "pythonic"): f"{_PARSERS}.pythonic:PythonicToolParser",
+    ("tool", "llama3_json"): f"{_PARSERS}.llama:LlamaToolParser",
+    ("reasoning", "harmony"): f"{_PARSERS}.harmony:HarmonyReasoningParser",
+    ("reasoning", "granite"): f"{_PARSERS}.granite:GraniteReasoningParser",
     ("reasoning", "think"): f"{_PARSERS}.think:ThinkParser",
 }
 """(kind, name) -> module:Class, in the order in which chat templates are compared with them."""
 
-ALIASES = {("tool", "qwen25"): "hermes", ("reasoning", "deepseek_r1"): "think", ("reasoning", "qwen3"): "think"}
-"""Names that vLLM's users know."""
+ALIASES: Mapping[tuple[str, str], str] = {
+    ("tool", "glm45"): "glm",
+    ("tool", "llama4_json"): "llama3_json",
+    ("tool", "llama4_pythonic"): "pythonic",
+    ("tool", "openai"): "harmony",
+    ("tool", "phi4_mini_json"): "phi4",
+    ("tool", "qwen25"): "hermes",
+    ("tool", "qwen3"): "hermes",
+    ("tool", "qwen3_xml"): "qwen3_coder",
+    ("reasoning", "deepseek_r1"): "think",
+    ("reasoning", "deepseek_v3"): "think",
+    ("reasoning", "glm45"): "think",
+    ("reasoning", "openai_gptoss"): "harmony",
+    ("reasoning", "qwen3"): "think",
+}
+"""Names that vLLM's and SGLang's users know."""
 
 
 @dataclass(frozen=True, slots=True)

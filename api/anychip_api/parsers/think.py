@@ -1,9 +1,11 @@
-"""DeepSeek-R1, Qwen3 and others: <think>reasoning</think> before the answer."""
+"""DeepSeek-R1, Qwen3, GLM and others: <think>reasoning</think> before the answer."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
+from anychip.grammar.lark import ANY_TEXT, LarkGrammar, literal
 from anychip_api.parsers.parser import ReasoningParser, Sink
 from anychip_api.parsers.source import Source, Steps, Trimmed
 
@@ -13,7 +15,7 @@ class ThinkParser(ReasoningParser):
 
     first: ClassVar[str] = "<think>"
     last: ClassVar[str] = "</think>"
-    markers = (first, last)
+    markers = ("<think>", "</think>")
     _begun = False
 
     @classmethod
@@ -34,3 +36,15 @@ class ThinkParser(ReasoningParser):
         yield from source.space()
         yield from source.until([self.last], Trimmed(sink.reasoning))
         yield from source.space()
+
+    def preamble(self, grammar: LarkGrammar, special: Mapping[str, int], calls: bool) -> str:
+        """Thoughts and white space; without the first marker only where the prompt has written it."""
+        del calls
+        if self.last in special:
+            thoughts = f"{grammar.terminal(ANY_TEXT)} {literal(self.last, special)}"
+        else:
+            thoughts = grammar.rule(f"{ANY_TEXT} {literal(self.last)}", lazy=True)
+        space = grammar.terminal(r"/[\n ]{0,4}/")
+        if self._begun:
+            return f"{thoughts} {space}"
+        return f"({literal(self.first, special)} {thoughts} {space})?"

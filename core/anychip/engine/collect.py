@@ -48,7 +48,7 @@ class Choice:
                 self._end(delta, "stop", stop)
             else:
                 self._end(delta, finished.reason, finished.stop_token_id)
-            delta.error = finished.error
+            delta.error, delta.refused = finished.error, finished.refused
         return delta
 
     def _push(self, delta: Delta, token: int, hidden: bool) -> str | None:
@@ -218,4 +218,4 @@ def _join(first: Delta, second: Delta) -> None:
     if second.logprobs is not None:
         first.logprobs = (first.logprobs or []) + second.logprobs
     first.finish_reason, first.stop_reason = second.finish_reason, second.stop_reason
-    first.error, first.vector = second.error, second.vector
+    first.error, first.refused, first.vector = second.error, second.refused, second.vector

@@ -36,6 +36,8 @@ class Delta:
     stop_reason: int | str | None = None
     """The stop string or stop token that ended it."""
     error: str = ""
+    refused: bool = False
+    """Whether the request itself is at fault for the error."""
     vector: npt.NDArray[np.float32] | None = None
     """[W] the pooled vector, of a request for one."""
 

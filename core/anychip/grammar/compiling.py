@@ -103,7 +103,9 @@ def _document(value: Any) -> Any:
 
 
 def _lark(grammar: str) -> str:
-    """A grammar in Lark's syntax or GBNF's, in Lark's."""
+    """A grammar in Lark's syntax or GBNF's, in Lark's; several in llguidance's own JSON stay as they are."""
+    if grammar.startswith("{"):
+        return grammar
     try:
         return str(any_to_lark(grammar))
     except Exception as error:  # the library raises plain ones for a GBNF grammar that is wrong

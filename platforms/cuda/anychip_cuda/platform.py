@@ -61,6 +61,7 @@ class CudaPlatform(TorchPlatform):
             batched_tokens=8192,
             memory_utilization=0.9,
             weight_formats=formats_of(torch.cuda.get_device_capability(self._device)),
+            token_masks=True,
             collective_backend="nccl",
         )
 
