@@ -20,6 +20,7 @@ from anychip_api.logprobs import (
     prompt_offsets,
     prompt_rows,
 )
+from anychip_api.long_text import encode_long
 from anychip_api.sampling import check_streaming, completion_params
 from anychip_api.schemas import CompletionRequest
 from anychip_api.service import Service
@@ -33,7 +34,7 @@ async def create_completion(service: Service, request: Request) -> Response:
     check_streaming(body)
     params = completion_params(body, service.engine.default_sampling)
     await check_structure(service, body, params)
-    prompts = read_prompts(body.prompt)
+    prompts = await encode_long(service, read_prompts(body.prompt), body.add_special_tokens is not False)
     request_id = f"cmpl-{request.scope['request_id']}"
     generation = start(service, body, prompts, params, request_id)
     answer = CompletionAnswer(service, body, generation, Head(request_id, model))
@@ -53,7 +54,7 @@ def read_prompts(prompt: Any) -> list[Prompt]:
 
 
 def _are_ids(value: Any, may_be_empty: bool = False) -> bool:
-    return isinstance(value, list) and (bool(value) or may_be_empty) and all(type(one) is int for one in value)
+    return isinstance(value, list) and (bool(value) or may_be_empty) and {*map(type, value)} <= {int}
 
 
 class CompletionAnswer(ChoicesAnswer):

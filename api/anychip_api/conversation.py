@@ -15,6 +15,7 @@ from anychip.errors import RequestError
 from anychip.sampling_params import SamplingParams
 from anychip_api.constraint import callable_parser, constrain
 from anychip_api.generation import Generation, start
+from anychip_api.long_text import encode_prompt
 from anychip_api.messages import prepare_message
 from anychip_api.parsers.hermes import HermesToolParser
 from anychip_api.parsers.registry import Parsers
@@ -52,7 +53,8 @@ async def prepare_chat(service: Service, body: ChatRequest) -> PreparedChat:
     params = chat_params(body, service.engine.default_sampling)
     tools = read_tools(body.tools, body.tool_choice, body.parallel_tool_calls)
     parsers = _used_parsers(service.parsers, tools)
-    text, token_ids = render_chat(service, body, tools)
+    text = render_chat(service, body, tools)
+    token_ids = await encode_prompt(service, text, bool(body.add_special_tokens), "messages")
     reading = Reading(
         parsers=parsers,
         functions=tools.functions,
@@ -66,9 +68,9 @@ async def prepare_chat(service: Service, body: ChatRequest) -> PreparedChat:
     return PreparedChat(token_ids, params.replace(visible_tokens=reading.markers), reading)
 
 
-def render_chat(service: Service, body: ChatRequest | TokenizeRequest, tools: Tools) -> tuple[str, list[int]]:
-    """The prompt of a conversation in the model's chat template, as text and in token ids."""
-    tokenizer = service.tokenizer("messages")
+def render_chat(service: Service, body: ChatRequest | TokenizeRequest, tools: Tools) -> str:
+    """The prompt of a conversation in the model's chat template."""
+    service.tokenizer("messages")
     template = service.engine.chat_template
     if template is None:
         raise RequestError(
@@ -78,14 +80,13 @@ def render_chat(service: Service, body: ChatRequest | TokenizeRequest, tools: To
         )
     continues = bool(body.continue_final_message)
     generates = body.add_generation_prompt if body.add_generation_prompt is not None else not continues
-    text = template.render(
+    return template.render(
         [prepare_message(index, message) for index, message in enumerate(body.messages or ())],
         tools=_shown(tools),
         add_generation_prompt=generates,
         continue_final_message=continues,
         variables=_variables(body),
     )
-    return text, tokenizer.encode(text, add_special_tokens=bool(body.add_special_tokens))
 
 
 def _variables(body: ChatRequest | TokenizeRequest) -> Mapping[str, Any]:

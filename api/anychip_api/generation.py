@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MAX_SEQUENCES = 2048
 """Most sequences that one HTTP request may start."""
 
-Prompt = str | list[int]
+Prompt = str | list[int] | dict[str, Any]
 P = TypeVar("P")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from starlette.responses import Response
 from anychip.errors import RequestError
 from anychip_api.body import read_schema
 from anychip_api.conversation import render_chat
+from anychip_api.long_text import encode
 from anychip_api.schemas import DetokenizeRequest, TokenizeRequest
 from anychip_api.service import Service
 from anychip_api.tools import read_tools
@@ -24,9 +26,10 @@ async def tokenize(service: Service, request: Request) -> Response:
         raise RequestError("Exactly one of prompt and messages is required.", "prompt", "Send one of them.")
     tokenizer = service.tokenizer("prompt")
     if body.prompt is None:
-        token_ids = render_chat(service, body, read_tools(body.tools, None, None))[1]
+        text = render_chat(service, body, read_tools(body.tools, None, None))
+        token_ids = await encode(service, text, bool(body.add_special_tokens), "messages")
     else:
-        token_ids = tokenizer.encode(body.prompt, add_special_tokens=body.add_special_tokens is not False)
+        token_ids = await encode(service, body.prompt, body.add_special_tokens is not False, "prompt")
     answer: dict[str, Any] = {
         "count": len(token_ids),
         "max_model_len": service.engine.info.max_model_len,
@@ -42,7 +45,8 @@ async def detokenize(service: Service, request: Request) -> Response:
     service.model_name(body.model)
     tokenizer = service.tokenizer("tokens")
     service.check_token_ids(body.tokens, "tokens")
-    return _json({"prompt": tokenizer.decode(body.tokens, bool(body.skip_special_tokens))}, headers)
+    text = await asyncio.to_thread(tokenizer.decode, body.tokens, bool(body.skip_special_tokens))
+    return _json({"prompt": text}, headers)
 
 
 def _json(answer: dict[str, Any], headers: dict[str, str]) -> Response:

@@ -94,3 +94,11 @@ def test_unknown_ids_give_nothing():
     assert BYTE_LEVEL.token_bytes(10**6) == b""
     assert BYTE_LEVEL.token_bytes(-1) == b""
     assert BYTE_LEVEL.id_to_token(5279552648203111001) is None
+
+
+@pytest.mark.parametrize("tokenizer", ALL, ids=NAMES)
+@pytest.mark.parametrize("special", [True, False])
+def test_a_long_text_has_the_ids_of_the_plain_way(tokenizer, special):
+    text = "Hello wörld, 3 tokens. " * 1000
+    assert len(text) > 16_384
+    assert tokenizer.encode(text, special) == tokenizer.backend.encode(text, add_special_tokens=special).ids

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from anychip.grammar.compiling import CheckedGrammars
 
 Prompt = str | Sequence[int] | Mapping[str, Any]
-"""Text, token ids, or {"prompt": text} or {"prompt_token_ids": ids}."""
+"""Text, token ids, or {"prompt": text} or {"prompt_token_ids": ids}, or both where the text is tokenized already."""
 
 SAMPLING_DEFAULTS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 """Fields that a model's generation_config.json may give a default."""
@@ -81,8 +81,8 @@ class InputProcessor:
         """Validate one request and cut it into sequences. Raises `RequestError` naming the field."""
         self.require("generate")
         text, token_ids = self.tokenize(prompt, add_special_tokens)
-        self._check_ids(token_ids, "prompt")
         max_tokens = self._max_tokens(len(token_ids), params)
+        self._check_ids(token_ids, "prompt")
         self._check_params(params)
         grammar = self.grammar(params)
         data = np.array(token_ids, np.int32).tobytes()
@@ -137,6 +137,8 @@ class InputProcessor:
     def tokenize(self, prompt: Prompt, add_special_tokens: bool = True) -> tuple[str | None, list[int]]:
         """Text (if the prompt was text) and token ids of a prompt."""
         if isinstance(prompt, Mapping):
+            if set(prompt) == {"prompt", "prompt_token_ids"}:
+                return prompt["prompt"], prompt["prompt_token_ids"]
             prompt = self.unwrap(prompt)
         if not isinstance(prompt, str):
             return None, list(prompt)

@@ -11,6 +11,9 @@ from anychip.text.chat_template import ChatTemplate
 from anychip.text.detokenizer import ByteDetokenizer, IncrementalDetokenizer, WindowDetokenizer
 from anychip.text.token_bytes import find_byte_rule
 
+_LONG = 16_384
+"""Characters of a text that is tokenized in another way, with the same ids."""
+
 
 class Tokenizer:
     """One model's tokenizer.
@@ -33,7 +36,11 @@ class Tokenizer:
 
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         """Token ids of a text; `add_special_tokens` puts what the model expects around it, such as a BOS."""
-        ids: list[int] = self.backend.encode(text, add_special_tokens=add_special_tokens).ids
+        if len(text) > _LONG:  # in this form it keeps no place of each token and lets other threads run
+            (encoding,) = self.backend.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+        else:
+            encoding = self.backend.encode(text, add_special_tokens=add_special_tokens)
+        ids: list[int] = encoding.ids
         return ids
 
     def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = True) -> str:

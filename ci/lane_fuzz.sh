@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Schemathesis and hostile clients against a server for a minute.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+. ci/environment.sh schemathesis
+python benchmarks/fuzz.py --seconds "${FUZZ_SECONDS:-60}"
+echo "lane fuzz: ran"
