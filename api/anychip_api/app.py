@@ -62,6 +62,7 @@ _ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/pooling", pool),
     ("POST", "/tokenize", texts.tokenize),
     ("POST", "/detokenize", texts.detokenize),
+    ("GET", "/tokenizer_info", texts.tokenizer_info),
     ("POST", "/v1/files", batch.upload_file),
     ("GET", "/v1/files", batch.list_files),
     ("GET", "/v1/files/{file_id}", batch.get_file),

@@ -1,4 +1,4 @@
-"""POST /tokenize and /detokenize, in vLLM's shapes."""
+"""/tokenize, /detokenize and /tokenizer_info, in vLLM's shapes."""
 
 from __future__ import annotations
 
@@ -47,6 +47,14 @@ async def detokenize(service: Service, request: Request) -> Response:
     service.check_token_ids(body.tokens, "tokens")
     text = await asyncio.to_thread(tokenizer.decode, body.tokens, bool(body.skip_special_tokens))
     return _json({"prompt": text}, headers)
+
+
+async def tokenizer_info(service: Service, request: Request) -> Response:
+    """Special tokens and chat template, for clients that tokenize by this server."""
+    del request
+    tokenizer = service.tokenizer("tokenizer")
+    template = tokenizer.chat_templates.get("default")
+    return _json({**tokenizer.special_tokens, "chat_template": template}, {})
 
 
 def _json(answer: dict[str, Any], headers: dict[str, str]) -> Response:

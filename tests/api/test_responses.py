@@ -243,3 +243,8 @@ def test_a_wrong_request(server: RunningServer, fields: dict[str, Any], param: s
 def test_what_was_no_background_response_is_not_streamed_again(server: RunningServer, query: str) -> None:
     response_id = server.post(RESPONSES, {"input": "Hi", "max_output_tokens": 1}).json()["id"]
     assert server.http.get(f"{RESPONSES}/{response_id}?{query}").status_code == 400
+
+
+@pytest.mark.parametrize("body", ["{", "[]", "[" * 100_000, '{"input": "\\ud800"}', '{"input": ' + "[" * 50_000])
+def test_what_is_no_request(server: RunningServer, body: str) -> None:
+    assert server.refused(RESPONSES, body)["type"] == "invalid_request_error"

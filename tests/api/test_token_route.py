@@ -94,3 +94,9 @@ def test_load_counts_requests(server: RunningServer) -> None:
 
 def test_ping(server: RunningServer) -> None:
     assert server.http.get("/ping").status_code == server.http.post("/ping").status_code == 200
+
+
+def test_the_tokenizer_is_described(server: RunningServer) -> None:
+    described = server.http.get("/tokenizer_info").json()
+    assert len(server.tokens(described["eos_token"])) == 1
+    assert "messages" in described["chat_template"]
