@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,10 @@ from anychip_api.service import Service
 
 if TYPE_CHECKING:
     from anychip.engine.stream import RequestStream
+
+
+SLICE = 32
+"""Prompts tokenized at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +70,29 @@ async def run(service: Service, request: Request, body: PoolingRequest, work: Wo
         )
 
     try:
-        streams = submit_all(work.prompts, submit)
+        streams = await _submit_slices(work.prompts, submit)
     except RequestError as error:
         raise renamed(error, {"prompt": work.param}) from None
     generation = Generation(service, streams, 1, time_allowed(service, body.request_timeout))
     if listener := request.scope.get(ON_ENDED):
         generation.listeners.append(listener)
     return await _gather(generation, request)
+
+
+async def _submit_slices(
+    prompts: Sequence[Prompt | Pair], submit: Callable[[Prompt | Pair], RequestStream]
+) -> list[RequestStream]:
+    """Submit each prompt, all or none; others get a turn while a long list is tokenized."""
+    streams: list[RequestStream] = []
+    try:
+        for first in range(0, len(prompts), SLICE):
+            streams += submit_all(prompts[first : first + SLICE], submit)
+            await asyncio.sleep(0)
+    except BaseException:
+        for stream in streams:
+            stream.abort()
+        raise
+    return streams
 
 
 async def _gather(generation: Generation, request: Request) -> Vectors:
