@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from anychip.grammar.compiling import grammar_text
+from anychip.grammar.compiling import unchecked_text
 from anychip.grammar.lark import LarkGrammar, either
 from anychip.grammar.params import StructuredOutputsParams
 from anychip.sampling_params import SamplingParams
@@ -37,7 +37,7 @@ def constrain(params: SamplingParams, tools: Tools, reading: Reading, tokenizer:
     if required or structured is None:
         text = grammar.text(f"{before} {answers[0]}")
     else:
-        text = _with_body(grammar.text(f"{before} {either([*answers, '@body'])}"), grammar_text(structured))
+        text = _with_body(grammar.text(f"{before} {either([*answers, '@body'])}"), unchecked_text(structured))
     return params.replace(structured_outputs=StructuredOutputsParams(grammar=text))
 
 

@@ -57,12 +57,11 @@ async def check_structure(service: Service, request: GenerationRequest, params: 
 
     Raises `RequestError` about the field that says so, which for a tool that has to be called is `tools`.
     """
-    if params.structured_outputs is None:
-        return
     field = asking_field(request) or "tools"
-    checking = run_detached(partial(service.engine.inputs.grammar, params))
+    inputs = service.engine.inputs
     try:
-        await asyncio.wait_for(checking, _CHECK_SECONDS)
+        if not inputs.knows_grammar(params):
+            await asyncio.wait_for(run_detached(partial(inputs.grammar, params)), _CHECK_SECONDS)
     except TimeoutError:
         raise RequestError("The structured output takes too long to check.", field, "Send a simpler one.") from None
     except RequestError as error:

@@ -65,7 +65,8 @@ def _choose_by_object(tools: Tools, choice: Mapping[str, Any]) -> Tools:
 
 def _named(choice: Any) -> str:
     """Chat nests the name in `function`, the Responses API does not."""
-    name = choice.get("function", choice).get("name") if isinstance(choice, Mapping) else None
+    function = choice.get("function", choice) if isinstance(choice, Mapping) else None
+    name = function.get("name") if isinstance(function, Mapping) else None
     if not isinstance(name, str):
         raise RequestError("tool_choice names no function.", "tool_choice", _CHOICES)
     return name

@@ -162,7 +162,7 @@ H4: list[tuple[dict[str, Any], str, str]] = [
     ({"structured_outputs": {}}, "", "empty"),
     ({"structured_outputs": {"jsno": {}}}, "", "jsno"),
     ({"structured_outputs": []}, "", "structured_outputs"),
-    ({"guided_choice": ["x"] * 300_000}, "", "characters"),
+    ({"guided_choice": ["x"] * 300_000}, "", "bytes"),
     ({"guided_json": "{"}, "", "Expecting"),
     ({"guided_regex": 5}, "", "guided_regex"),
 ]

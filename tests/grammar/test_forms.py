@@ -87,7 +87,12 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"structural_tag": {}}, "structures"),
     ({"structural_tag": "[]"}, "not an object"),
     ({"structural_tag": {"structures": [{"begin": "<a>", "end": ""}], "triggers": ["<b"]}}, "begins none"),
+    ({"structural_tag": {"structures": [{"begin": "<a>", "end": ""}], "triggers": 5}}, "begins none"),
+    ({"structural_tag": {"structures": [{"begin": "<a>", "end": ""}]}}, "begins none"),
+    ({"structural_tag": {"structures": [{"begin": 5}], "triggers": ["a"]}}, "begin is 5"),
     (as_format(type="grammar_of_mine"), "known are"),
+    (as_format(type=[]), "known are"),
+    (as_format(type="tag", begin="", content=5, end=""), "known are"),
     ({}, "is empty"),
     ({"json_object": False}, "is empty"),
     ({"regex": "a", "json": {}}, "json and regex"),
@@ -127,13 +132,17 @@ def test_what_cannot_be_enforced_is_named(form: dict[str, Any], reason: str) -> 
 
 def test_size_is_limited() -> None:
     schema = {"type": "object", "properties": {f"p{index}": {"const": "x" * 100} for index in range(10_000)}}
-    with pytest.raises(RequestError, match="characters"):
+    with pytest.raises(RequestError, match="bytes"):
         grammar_text(StructuredOutputsParams(json=schema))
     deep: dict[str, Any] = {}
     for _ in range(5000):
         deep = {"items": deep}
     with pytest.raises(RequestError, match="cannot be enforced"):
         grammar_text(StructuredOutputsParams(json=deep))
+    with pytest.raises(RequestError, match="cannot be enforced"):
+        CheckedGrammars().text(StructuredOutputsParams(json=deep))
+    with pytest.raises(RequestError, match="surrogates"):
+        grammar_text(StructuredOutputsParams(choice=("\ud800",)))
 
 
 def test_a_model_without_an_end_of_sequence_has_a_vocabulary() -> None:

@@ -18,5 +18,5 @@ class PhiToolParser(MarkedParser):
 
     @classmethod
     def suits(cls, template: str) -> bool:
-        """Whether the template names the word, or the pair of markers."""
-        return f"{_WORD}[" in template or _END in template
+        """Whether the template names the word, or its markers of tools or of calls."""
+        return any(mark in template for mark in (f"{_WORD}[", "<|/tool|>", _END))

@@ -116,6 +116,11 @@ class InputProcessor:
             self._grammars = CheckedGrammars()
         return self._grammars.text(params.structured_outputs)
 
+    def knows_grammar(self, params: SamplingParams) -> bool:
+        """Whether `grammar` answers at once. Raises `RequestError`."""
+        structured = params.structured_outputs
+        return structured is None or (self._grammars is not None and self._grammars.knows(structured))
+
     def prepare_vector(
         self, texts: TokenizedTexts, text: str | None, *, priority: int = 0, cache_salt: str = ""
     ) -> PreparedRequest:

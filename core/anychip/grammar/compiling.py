@@ -18,7 +18,7 @@ from anychip.grammar.structural_tag import read_structural_tag
 
 KEPT = 128
 LONGEST = 1 << 20
-"""Characters of the largest grammar that is taken."""
+"""Bytes of the largest grammar that is taken."""
 
 LONGEST_REASON = 400
 _QUOTED = re.compile(r"\n\s*\d+ \|")
@@ -38,9 +38,13 @@ class CheckedGrammars:
     def __init__(self) -> None:
         self._texts: OrderedDict[bytes, str] = OrderedDict()
 
+    def knows(self, params: StructuredOutputsParams) -> bool:
+        """Whether `text` would answer at once."""
+        return _key(params) in self._texts
+
     def text(self, params: StructuredOutputsParams) -> str:
         """The grammar that a request asks for. Raises `RequestError` with the validator's message."""
-        key = msgspec.msgpack.encode(params)
+        key = _key(params)
         text = self._texts.get(key) or grammar_text(params)
         self._texts[key] = text
         self._texts.move_to_end(key)
@@ -51,21 +55,30 @@ class CheckedGrammars:
 
 def grammar_text(params: StructuredOutputsParams) -> str:
     """The grammar that a request asks for. Raises `RequestError` with the validator's message."""
-    try:
-        text = _build(params)
-    except (ValueError, RecursionError) as error:
-        raise refusal(str(error) or type(error).__name__) from None
-    check(text)
-    return text
-
-
-def check(text: str) -> None:
-    """Raise `RequestError` unless `text` is a grammar that can be enforced."""
-    if len(text) > LONGEST:
-        raise refusal(f"it has {len(text)} characters, which is more than {LONGEST}")
+    text = unchecked_text(params)
     wrong, messages = LLMatcher.validate_grammar_with_warnings(text, limits=limits())
     if wrong:
         raise refusal(messages[0])
+    return text
+
+
+def unchecked_text(params: StructuredOutputsParams) -> str:
+    """The same, which may still be wrong in itself. Raises `RequestError` for what is no such form, or too large."""
+    try:
+        text = _build(params)
+        size = len(text.encode())
+    except (ValueError, RecursionError) as error:
+        raise refusal(str(error) or type(error).__name__) from None
+    if size > LONGEST:
+        raise refusal(f"it has {size} bytes, which is more than {LONGEST}")
+    return text
+
+
+def _key(params: StructuredOutputsParams) -> bytes:
+    try:
+        return msgspec.msgpack.encode(params)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise refusal(str(error) or type(error).__name__) from None
 
 
 def refusal(reason: str) -> RequestError:

@@ -45,7 +45,7 @@ class _Builder:
     def node(self, node: Any) -> str:
         """The expression of a format."""
         kind = node.get("type") if isinstance(node, Mapping) else None
-        if kind not in self._kinds:
+        if not isinstance(kind, str) or kind not in self._kinds:
             raise ValueError(f"a structural tag has a format of type {kind!r}; known are {', '.join(self._kinds)}")
         return self._kinds[kind](node)
 
@@ -62,14 +62,13 @@ class _Builder:
         """Text, and at a trigger one of the tags that begin with it."""
         parts = []
         tags = _list(node, "tags")
-        for trigger in node.get("triggers") or []:
-            begun = [tag for tag in tags if _text(tag, "begin").startswith(trigger)]
+        triggers = node.get("triggers")
+        for trigger in triggers if isinstance(triggers, list) else [triggers]:
+            begun = [tag for tag in tags if isinstance(trigger, str) and _text(tag, "begin").startswith(trigger)]
             if not trigger or not begun:
                 raise ValueError(f"a structural tag's trigger {trigger!r} begins none of its tags")
             head = self.grammar.rule(_until(trigger), lazy=True)
             parts.append(self.grammar.rule(f"{head} {either(self._tag(tag, trigger) for tag in begun)}"))
-        if not parts:
-            raise ValueError("a structural tag has no triggers")
         once = "" if node.get("stop_after_first") else "+" if node.get("at_least_one") else "*"
         tail = "" if node.get("stop_after_first") else f" {self.grammar.terminal(ANY_TEXT)}"
         return f"{either(parts)}{once}{tail}"
