@@ -44,10 +44,11 @@ class Constrained:
 
         A sequence that has come to the end of its grammar, or cannot go on, is ended instead.
         """
-        followed = self._scheduler.rows.followed
-        if not followed:
+        rows = self._scheduler.rows
+        if not rows.followed:
             return None
-        indices = [index for index, row in enumerate(record.sampled.tolist()) if row in followed]
+        runs = rows.leaving[record.sampled] != Leaving.FINISHED
+        indices = [index for index, row in enumerate(record.sampled.tolist()) if row in rows.followed and runs[index]]
         bits = np.zeros((len(indices), -(-self._vocab_size // 32)), np.int32)
         good = [place for place, index in enumerate(indices) if self._fill(record, index, bits[place])]
         if not good:
@@ -73,8 +74,6 @@ class Constrained:
         """Write one row's mask; False for a row that has ended."""
         row, position = int(record.sampled[index]), int(record.positions[index])
         rows = self._scheduler.rows
-        if rows.leaving[row] == Leaving.FINISHED:
-            return False
         request, follower = rows.request(row), rows.followed[row]
         known = rows.tokens[row, request.prompt_length + follower.count : position]
         assert (known >= 0).all(), "a mask was asked for before the row's last token was known"

@@ -50,8 +50,9 @@ def next_token(position: Int32, vocab_size: int) -> Int32:
 
 def next_allowed(token: int, bits: Int32, vocab_size: int) -> int:
     """The first token from `token` on, beginning again behind the last one, that a mask allows."""
-    allowed = np.flatnonzero(np.unpackbits(bits.view(np.uint8), bitorder="little")[:vocab_size])
-    return int(allowed[np.searchsorted(allowed, token) % len(allowed)])
+    allowed = np.unpackbits(bits.view(np.uint8), count=vocab_size, bitorder="little").view(np.bool_)
+    later = token + int(allowed[token:].argmax())
+    return later if allowed[later] else int(allowed.argmax())
 
 
 class NullPlatform(Platform):

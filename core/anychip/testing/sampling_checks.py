@@ -204,8 +204,9 @@ def _n(ask: Asker) -> None:
 
 
 def _structured(ask: Asker) -> None:
-    plain = ask.tokens(GREEDY)
-    allowing = GREEDY.replace(structured_outputs=StructuredOutputsParams(regex=r"(w\d+)*"))
+    endless = GREEDY.replace(logit_bias={END_OF_SEQUENCE: -100.0})  # no grammar has an end of sequence in it
+    plain = ask.tokens(endless)
+    allowing = endless.replace(structured_outputs=StructuredOutputsParams(regex=r"(w\d+)*"))
     require(ask.tokens(allowing) == plain, "a grammar that allows every token changed some")
     wanted = [(tokens[0] + 1) % END_OF_SEQUENCE for tokens in plain]
     pairs = [StructuredOutputsParams(choice=(f"w{token}w{token}",)) for token in wanted]
