@@ -1,5 +1,6 @@
 // The operators that torch sees, in the namespace of the variant.
 #include "operators.h"
+#include "sampling_operators.h"
 #include "stack_operators.h"
 
 #define ANYCHIP_LIBRARY(name, m) STABLE_TORCH_LIBRARY(name, m)
@@ -18,6 +19,9 @@ ANYCHIP_LIBRARY(ANYCHIP_NAMESPACE, m) {
       "norm_linear(Tensor x, Tensor? residual, Tensor norm, float eps, Tensor weight, Tensor? bias) -> (Tensor, "
       "Tensor)");
   m.def("greedy(Tensor logits) -> (Tensor, Tensor)");
+  m.def(
+      "sample(Tensor logits, Tensor temperature, Tensor top_k, Tensor top_p, Tensor min_p, Tensor numbers) -> (Tensor, "
+      "Tensor)");
   m.def("gated_mlp(Tensor x, Tensor gate_up, Tensor down, int activation) -> Tensor");
   m.def(
       "kv_write(Tensor k, Tensor v, Tensor(a!) k_plane, Tensor(b!) v_plane, Tensor positions, Tensor query_start, "
@@ -44,6 +48,7 @@ ANYCHIP_IMPLEMENT(ANYCHIP_NAMESPACE, m) {
   m.impl("gate", TORCH_BOX(&gate));
   m.impl("norm_linear", TORCH_BOX(&norm_linear));
   m.impl("greedy", TORCH_BOX(&greedy));
+  m.impl("sample", TORCH_BOX(&sample));
   m.impl("gated_mlp", TORCH_BOX(&gated_mlp));
   m.impl("kv_write", TORCH_BOX(&kv_write));
   m.impl("rotate_and_write", TORCH_BOX(&rope_and_write));

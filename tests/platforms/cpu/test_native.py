@@ -25,7 +25,17 @@ from anychip_cpu.native.kernels import native_kernels
 from anychip_cpu.native.linear import NativeLinear
 
 DTYPES = ("float32", "bfloat16")
-ROW_WISE = ("rms_norm", "add_rms_norm", "silu_mul", "gelu_mul", "linear", "norm_linear", "gated_mlp", "greedy")
+ROW_WISE = (
+    "rms_norm",
+    "add_rms_norm",
+    "silu_mul",
+    "gelu_mul",
+    "linear",
+    "norm_linear",
+    "gated_mlp",
+    "greedy",
+    "sample",
+)
 
 
 @pytest.fixture(scope="module", params=VARIANTS)

@@ -38,6 +38,7 @@ def _row_functions(linear: NativeLinear) -> dict[str, Callable[..., Any]]:
         "norm_linear": linear.norm_linear,
         "gated_mlp": linear.gated_mlp,
         "greedy": linear.greedy,
+        "sample": linear.sample,
     }
 
 
