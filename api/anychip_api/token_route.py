@@ -29,6 +29,7 @@ async def generate_tokens(service: Service, request: Request) -> Response:
     completion = _as_completion(body, service.options.strict_fields)
     check_streaming(completion)
     params = completion_params(completion, service.engine.default_sampling)
+    await check_structure(service, completion, params)
     request_id = body.request_id or request.scope["request_id"]
     await check_structure(service, completion, params)
     speaks = bool(params.stop)  # stop strings are found in text

@@ -110,5 +110,5 @@ def _object(arguments: str) -> Any:
         return {}
 
 
-def _event(name: str, **fields: Any) -> bytes:
+def _event(name: str, /, **fields: Any) -> bytes:
     return event({"type": name, **fields}, name)

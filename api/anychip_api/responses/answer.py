@@ -121,7 +121,7 @@ class ResponseAnswer(BlocksAnswer):
     def _in_part(self, block: Block, name: str, item_id: str, fields: dict[str, Any]) -> bytes:
         return self._event(name, output_index=block.number, item_id=item_id, content_index=0, **fields)
 
-    def _event(self, name: str, **fields: Any) -> bytes:
+    def _event(self, name: str, /, **fields: Any) -> bytes:
         number = self._sequence
         self._sequence += 1
         return event({"type": name, "sequence_number": number, **fields}, name)
