@@ -35,6 +35,14 @@ GROWTH_LIMIT = 400 * 2**20
 HONEST = {"prompt": "w5 w6 w7", "max_tokens": 8, "temperature": 0, "ignore_eos": True}
 
 
+def write_model(folder: Path) -> Path:
+    """The tiny model with a chat template."""
+    write_tiny_model(folder)
+    template = "{% for message in messages %}{{ message.role }} {{ message.content }} {% endfor %}w1"
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
+    return folder
+
+
 def start_server(model: Path, log: Path, device: str) -> subprocess.Popen[bytes]:
     """`anychip serve`, ready to answer."""
     flags = [f"--device={device}", f"--port={PORT}", "--served-model-name=tiny", "--client-timeout=5"]
@@ -189,7 +197,7 @@ def main() -> int:
         raise SystemExit("there is no schemathesis: pip install schemathesis")
     with tempfile.TemporaryDirectory() as name:
         log = Path(name) / "log"
-        server = start_server(write_tiny_model(Path(name) / "model"), log, options.device)
+        server = start_server(write_model(Path(name) / "model"), log, options.device)
         try:
             report = asyncio.run(everything(program, options.seconds))
         finally:
