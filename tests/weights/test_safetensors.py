@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from tests.weights import tiny_models as tiny
 
 from anychip.errors import UserError
-from anychip.weights.dummy import dummy_weights
+from anychip.weights.dummy import DummyWeights
 from anychip.weights.safetensors import read_safetensors
 
 
@@ -90,17 +90,21 @@ def test_a_second_copy_of_the_weights_is_left_alone(tmp_path):
 
 def test_dummy_weights_are_small_and_repeat():
     parameters = {"w": torch.empty(700, 300), "b": torch.empty(5), "model.norm.weight": torch.empty(64)}
-    dummy_weights(parameters.items())
-    first = {name: values.clone() for name, values in parameters.items()}
-    dummy_weights(parameters.items())
+    weights = DummyWeights(torch.float32, "cpu")
     for name, values in parameters.items():
+        weights.fill(name, values, seed=3)
+    first = {name: values.clone() for name, values in parameters.items()}
+    for name, values in parameters.items():
+        DummyWeights(torch.float32, "cpu").fill(name, values, seed=3)
         assert torch.equal(values, first[name])
         assert torch.isfinite(values).all()
     assert 0.015 < parameters["w"].std() < 0.025
     assert abs(parameters["model.norm.weight"].mean() - 1) < 0.02
     assert not torch.equal(parameters["w"][0], parameters["w"][1])
+    weights.fill("w", first["w"], seed=4)
+    assert not torch.equal(parameters["w"], first["w"])
     half = torch.empty(10, dtype=torch.bfloat16)
-    dummy_weights([("h", half)], seed=1)
+    DummyWeights(torch.bfloat16, "cpu").fill("h", half)
     assert half.abs().max() < 0.2
 
 

@@ -24,7 +24,7 @@ from anychip.ops.parts import Ops
 from anychip.ops.shapes import dtype_of
 from anychip.plugin.contract import Capabilities, KVSpec, ModelSource, Progress
 from anychip.weights.dequantize import NATIVE_DTYPES
-from anychip.weights.dummy import dummy_weights
+from anychip.weights.dummy import DummyWeights
 from anychip.weights.gguf import read_gguf
 from anychip.weights.gguf_quantized import FORMATS
 from anychip.weights.safetensors import read_safetensors
@@ -140,10 +140,10 @@ def weight_stream(
 def _dummy_stream(
     model: Model, dtype: torch.dtype, device: torch.device, progress: Progress
 ) -> Iterator[tuple[str, torch.Tensor | Weight]]:
-    slots = checkpoint_slots(model)
+    slots, weights = checkpoint_slots(model), DummyWeights(dtype, device)
     for index, (name, slot) in enumerate(slots.items()):
         tensor = torch.empty(slot.shape, dtype=dtype, device=device)
-        dummy_weights([(name, tensor)], seed=index)
+        weights.fill(name, tensor, seed=index)
         progress(LOADING, index + 1, len(slots))
         yield name, tensor
 

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import torch
 
 _SCALE = 0.02
-_PERIOD = 1 << 16
+_PERIOD = (1 << 16) + 1
+"""An odd length keeps the repetition from lining up with rows."""
+_APART = 977
 
 
-def dummy_weights(named_parameters: Iterable[tuple[str, torch.Tensor]], seed: int = 0) -> None:
-    """Fill parameters in place with small reproducible values.
+class DummyWeights:
+    """Fills tensors of one type on one device with small reproducible values.
 
-    One-dimensional `norm` weights become ones plus noise, so that activations keep their size. Large tensors repeat a
-    block of random values: drawing billions of numbers would take minutes and say no more.
+    All repeat the same random block, each from another place: drawing billions of numbers would take minutes and say
+    no more.
     """
-    generator = torch.Generator().manual_seed(seed)
-    # An odd length keeps the repetition from lining up with rows.
-    noise = torch.randn(_PERIOD + 1, generator=generator).mul_(_SCALE)
-    with torch.no_grad():
-        for name, parameter in named_parameters:
-            _fill(parameter, noise)
-            if parameter.dim() == 1 and "norm" in name:
-                parameter.add_(1)
 
+    def __init__(self, dtype: torch.dtype, device: torch.device | str) -> None:
+        noise = torch.randn(_PERIOD, generator=torch.Generator().manual_seed(0)).mul_(_SCALE)
+        self._noise = noise.to(device=device, dtype=dtype).repeat(2)
 
-def _fill(parameter: torch.Tensor, noise: torch.Tensor) -> None:
-    block = noise.to(device=parameter.device, dtype=parameter.dtype)
-    flat = parameter.view(-1)
-    whole = flat.numel() // block.numel() * block.numel()
-    flat[:whole].view(-1, block.numel()).copy_(block.expand(whole // block.numel(), -1))
-    flat[whole:].copy_(block[: flat.numel() - whole])
+    def fill(self, name: str, tensor: torch.Tensor, seed: int = 0) -> None:
+        """In place. One-dimensional `norm` weights become ones plus noise, so that activations keep their size."""
+        begin = seed * _APART % _PERIOD
+        block, flat = self._noise[begin : begin + _PERIOD], tensor.view(-1)
+        whole = flat.numel() // _PERIOD * _PERIOD
+        flat[:whole].view(-1, _PERIOD).copy_(block.expand(whole // _PERIOD, -1))
+        flat[whole:].copy_(block[: flat.numel() - whole])
+        if tensor.dim() == 1 and "norm" in name:
+            tensor.add_(1)
