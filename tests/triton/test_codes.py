@@ -16,7 +16,9 @@ from anychip.weights.quantize import fits, quantize
 from anychip.weights.scheme import Scheme, schemes
 
 SCHEMES = [scheme for name in ("int4", "int8", "fp8") for scheme in schemes(name) if scheme.group_size != 64]
-TIGHT, ROUNDED = 2e-6, 2e-2
+TIGHT = 2e-6
+LIMITS = {"int8": 2e-2, "fp8": 6e-2}
+"""Of activations in 8 bits."""
 LINEAR = CodedLinear(Chip(6))
 
 
@@ -36,13 +38,14 @@ def case(scheme: Scheme, tokens: int, columns: int = 160) -> tuple[torch.Tensor,
 @pytest.mark.parametrize("tokens", [1, 5])
 @pytest.mark.parametrize("scheme", SCHEMES, ids=str)
 def test_few_tokens(scheme: Scheme, tokens: int) -> None:
-    ours, wanted, _ = case(scheme, tokens, 128 if scheme.group_size > 32 else 160)
-    assert normalized_error(ours, wanted) < TIGHT
+    ours, wanted, _ = case(scheme, tokens, 256 if scheme.group_size > 32 else 160)
+    rounded = tokens > 1 and scheme.bits == 8 and scheme.group_size == 0
+    assert normalized_error(ours, wanted) < (LIMITS[scheme.format] if rounded else TIGHT)
 
 
 def test_many_tokens_are_rounded_to_integers_too() -> None:
     ours, wanted, _ = case(Scheme("int8", 8, 0, False, "token"), 72)
-    assert TIGHT < normalized_error(ours, wanted) < ROUNDED
+    assert TIGHT < normalized_error(ours, wanted) < LIMITS["int8"]
 
 
 def test_a_word_with_its_codes_in_another_order_is_noticed() -> None:

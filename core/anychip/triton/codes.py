@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch.nn import functional
 
 from anychip.errors import UserError
 from anychip.triton.chip import Chip
-from anychip.triton.programs.codes import multiply_bytes, multiply_nibbles, round_rows, scale_sums, unpack
+from anychip.triton.programs.codes import (
+    multiply_bytes,
+    multiply_nibbles,
+    multiply_rounded,
+    round_rows,
+    scale_sums,
+    unpack,
+)
 from anychip.triton.rows import BLOCK, unit_stride
+from anychip.triton.shapes import code_shape
+from anychip.triton.split import Counters, partial_sums
 from anychip.weights.weight import Weight
 
-UNIT, IN_WORD = 128, 8
-"""Inputs that are packed together, and codes of four bits in a word."""
+IN_WORD = 8
+"""Codes of four bits in a word."""
 THIN = 64
 """Most tokens for which reading the codes is all the work."""
 ALIGNED = 16
@@ -60,14 +69,10 @@ def prepare_codes(weight: Weight) -> Weight:
 
 
 def pack(codes: torch.Tensor) -> torch.Tensor:
-    """Codes 0 to 15 [N, K] as words [N, ceil(K / 128) * 16] int32; see programs/codes.py."""
-    rows, columns = codes.shape
-    padded = functional.pad(codes.to(torch.int32), (0, -columns % UNIT))
-    units = padded.view(rows, -1, IN_WORD, UNIT // IN_WORD)
-    shifts = torch.arange(0, 4 * IN_WORD, 4, device=codes.device, dtype=torch.int32).view(1, 1, IN_WORD, 1)
-    # The highest code may set the sign, so the sum is taken in 64 bits.
-    words = (units.long() << shifts).sum(dim=2)
-    return words.to(torch.int32).view(rows, -1)
+    """Codes 0 to 15 [N, K], K a multiple of 8, as words [N, K / 8] int32; see programs/codes.py."""
+    shifts = torch.arange(0, 4 * IN_WORD, 4, device=codes.device, dtype=torch.int32)
+    parts = codes.to(torch.int32).view(len(codes), -1, IN_WORD) << shifts
+    return parts.sum(dim=2, dtype=torch.int32)  # no two share a bit
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,7 @@ class CodedLinear:
     """Products with prepared codes on one chip."""
 
     chip: Chip
+    counters: Counters = field(default_factory=Counters)
 
     def linear(self, x: torch.Tensor, weight: Codes, bias: torch.Tensor | None) -> torch.Tensor:
         """x [T, K] -> [T, N]."""
@@ -90,32 +96,51 @@ class CodedLinear:
         if not weight.packed:
             groups = weight.values.to(torch.float32).view(len(weight.values), -1, weight.group_size)
             return (groups * weight.scale.float().unsqueeze(-1)).view(weight.values.shape).to(dtype)
-        rows, words = weight.values.shape
-        out = torch.empty(rows, weight.columns, dtype=dtype, device=weight.values.device)
-        unpack[(rows, -(-words // 256))](
-            weight.values, weight.scale, weight.zero_point, out, weight.scale.stride(0), K=weight.columns,
-            GROUP=weight.group_size, ZEROS=weight.zero_point is not None, BLOCK_W=256, **self.chip.order,
+        rows, columns = weight.values.shape[0], weight.columns
+        out = torch.empty(rows, columns, dtype=dtype, device=weight.values.device)
+        unpack[(-(-rows // 16), -(-columns // 256))](
+            weight.values, weight.scale, weight.zero_point, out, weight.scale.stride(0), rows, K=columns,
+            GROUP=weight.group_size, ZEROS=weight.zero_point is not None, BLOCK_N=16, BLOCK_K=256, **self.chip.order,
         )  # fmt: skip
         return out
 
     def _thin(self, x: torch.Tensor, weight: Codes, bias: torch.Tensor | None) -> torch.Tensor:
         tokens, rows = x.shape[0], weight.values.shape[0]
-        out = torch.empty(tokens, rows, dtype=x.dtype, device=x.device)
-        columns = 1 if tokens == 1 else max(16, 1 << (tokens - 1).bit_length())
-        height = 4 if tokens == 1 else 32
-        size = {"N": rows, "K": weight.columns, "GROUP": weight.group_size, "BIAS": bias is not None}
-        blocks = {"BLOCK_T": columns, "BLOCK_N": height, "num_warps": 4, **self.chip.order}
-        grid, stride = (-(-rows // height),), weight.scale.stride(0)
         if weight.packed:
-            multiply_nibbles[grid](
-                x, weight.values, weight.scale, weight.zero_point, bias, out, tokens, x.stride(0), stride,
-                ZEROS=weight.zero_point is not None, BLOCK_W=128 if tokens == 1 else 32, **size, **blocks,
-            )  # fmt: skip
-        else:
-            multiply_bytes[grid](
-                x, weight.values, weight.scale, bias, out, tokens, x.stride(0), stride,
-                BLOCK_K=1024 if tokens == 1 else 128, **size, **blocks,
-            )  # fmt: skip
+            return self._nibbles(x, weight, bias)
+        if tokens > 1 and weight.by_row:
+            return self._few_rounded(x, weight, bias)
+        out = torch.empty(tokens, rows, dtype=x.dtype, device=x.device)
+        height = 4 if tokens == 1 else 32
+        multiply_bytes[(-(-rows // height),)](
+            x, weight.values, weight.scale, bias, out, tokens, x.stride(0), weight.scale.stride(0), N=rows,
+            K=weight.columns, GROUP=weight.group_size, BIAS=bias is not None, BLOCK_T=_columns(tokens), BLOCK_N=height,
+            BLOCK_K=1024 if tokens == 1 else 128, num_warps=4, **self.chip.order,
+        )  # fmt: skip
+        return out
+
+    def _nibbles(self, x: torch.Tensor, weight: Codes, bias: torch.Tensor | None) -> torch.Tensor:
+        tokens, rows = x.shape[0], weight.values.shape[0]
+        shape = code_shape(self.chip.processors, tokens, rows, weight.columns, packed=True)
+        out = torch.empty(tokens, rows, dtype=x.dtype, device=x.device)
+        multiply_nibbles[(shape.tiles(rows), shape.split)](
+            x, weight.values, weight.scale, weight.zero_point, bias, out, partial_sums(shape, rows, x.device),
+            self.counters.on(x.device), tokens, x.stride(0), weight.scale.stride(0), N=rows, K=weight.columns,
+            GROUP=weight.group_size, ZEROS=weight.zero_point is not None, BIAS=bias is not None, **shape.launch,
+            **self.chip.order,
+        )  # fmt: skip
+        return out
+
+    def _few_rounded(self, x: torch.Tensor, weight: Codes, bias: torch.Tensor | None) -> torch.Tensor:
+        codes, scales = self._round(x, weight.values.dtype)
+        tokens, rows = x.shape[0], weight.values.shape[0]
+        shape = code_shape(self.chip.processors, tokens, rows, weight.columns, packed=False)
+        out = torch.empty(tokens, rows, dtype=x.dtype, device=x.device)
+        multiply_rounded[(shape.tiles(rows), shape.split)](
+            codes, scales, weight.values, weight.scale, bias, out, partial_sums(shape, rows, x.device),
+            self.counters.on(x.device), tokens, N=rows, K=weight.columns, BIAS=bias is not None, **shape.launch,
+            **self.chip.order,
+        )  # fmt: skip
         return out
 
     def _rounded(self, x: torch.Tensor, weight: Codes, bias: torch.Tensor | None) -> torch.Tensor:
@@ -150,3 +175,7 @@ def _takes_8_bits(weight: Codes, dtype: torch.dtype) -> bool:
     """Whether torch multiplies these codes with activations of 8 bits."""
     aligned = weight.values.shape[0] % ALIGNED == 0 and weight.columns % ALIGNED == 0
     return aligned and (weight.values.dtype == torch.int8 or dtype == torch.bfloat16)
+
+
+def _columns(tokens: int) -> int:
+    return 1 if tokens == 1 else max(16, 1 << (tokens - 1).bit_length())

@@ -8,12 +8,12 @@ import torch
 
 from anychip.ops.composite import GELU
 from anychip.triton.chip import Chip
-from anychip.triton.programs.experts import add_pairs, choose, multiply_experts, sort_pairs
+from anychip.triton.programs.experts import add_pairs, choose, count_pairs, multiply_experts, sort_pairs
 from anychip.triton.rows import BLOCK, unit_stride
 from anychip.weights.weight import Weight
 
-SORTED_AT_ONCE = 1024
-"""Pairs of a token and an expert that a program looks at in one turn."""
+CHUNK = 2048
+"""Pairs of a token and an expert that a program looks at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Experts:
         chosen: torch.Tensor,
         activation: str,
     ) -> torch.Tensor:
-        """See anychip.ops.experts.experts. Five launches, whatever the sizes."""
+        """See anychip.ops.experts.experts. Four launches, five for many tokens."""
         assert gate_up.values is not None and down.values is not None, "a weight these kernels were not offered"
         x = unit_stride(x)
         (tokens, hidden), count, number = x.shape, chosen.shape[1], gate_up.matrices
@@ -102,13 +102,18 @@ class Experts:
 
     def _sorted(self, chosen: torch.Tensor, experts: int, shape: ExpertShape) -> tuple[torch.Tensor, torch.Tensor]:
         """Pairs by expert, and the expert of each block; see programs/experts.py."""
-        pairs = chosen.numel()
-        blocks = shape.most_blocks(pairs, experts)
-        order = torch.empty(blocks * shape.pairs, dtype=torch.int32, device=chosen.device)
-        owners = torch.empty(blocks, dtype=torch.int32, device=chosen.device)
-        sort_pairs[(experts,)](
-            chosen, order, owners, pairs, blocks, E=experts, BLOCK_E=_power(experts + 1),
-            BLOCK_P=min(SORTED_AT_ONCE, _power(pairs)), BLOCK_T=shape.pairs, **self.chip.order,
+        pairs, device = chosen.numel(), chosen.device
+        blocks, chunk = shape.most_blocks(pairs, experts), min(CHUNK, _power(pairs))
+        order = torch.empty(blocks * shape.pairs, dtype=torch.int32, device=device)
+        owners = torch.empty(blocks, dtype=torch.int32, device=device)
+        sizes = {"E": experts, "BLOCK_E": _power(experts + 1), "BLOCK_P": chunk, **self.chip.order}
+        chunks, counts = -(-pairs // chunk), None
+        if chunks > 1:
+            counts = torch.empty(chunks, sizes["BLOCK_E"], dtype=torch.int32, device=device)
+            count_pairs[(chunks,)](chosen, counts, pairs, **sizes)
+        sort_pairs[(experts, chunks)](
+            chosen, counts, order, owners, pairs, blocks, CHUNKS=chunks, BLOCK_C=_power(chunks), BLOCK_T=shape.pairs,
+            **sizes,
         )  # fmt: skip
         return order, owners
 

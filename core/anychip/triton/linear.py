@@ -13,11 +13,9 @@ from anychip.triton.codes import CodedLinear, Codes
 from anychip.triton.programs.thin import multiply_thin
 from anychip.triton.programs.vector import multiply_vector
 from anychip.triton.rows import Rows, unit_stride
-from anychip.triton.shapes import ThinShape, thin_shape, vector_shape
+from anychip.triton.shapes import thin_shape, vector_shape
+from anychip.triton.split import Counters, partial_sums
 from anychip.weights.weight import Weight
-
-COUNTERS = 4096
-"""Tiles of output rows that may be split among programs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +25,12 @@ class Linears:
     chip: Chip
     rows: Rows
     max_thin: int = 64
-    _counters: dict[torch.device, torch.Tensor] = field(default_factory=dict)
+    counters: Counters = field(default_factory=Counters)
 
     def linear(self, x: torch.Tensor, weight: Weight, bias: torch.Tensor | None) -> torch.Tensor:
         """See anychip.ops.linear.linear."""
         if isinstance(weight.prepared, Codes):
-            return CodedLinear(self.chip).linear(x, weight.prepared, bias)
+            return CodedLinear(self.chip, self.counters).linear(x, weight.prepared, bias)
         if x.shape[0] > self.max_thin:
             return functional.linear(x, _values(weight), bias)
         return self._multiply(x, _values(weight), bias, "")
@@ -73,10 +71,10 @@ class Linears:
         tokens, rows = x.shape[0], weight.shape[0] // (2 if activation else 1)
         shape = thin_shape(self.chip.processors, tokens, rows, x.shape[1], bool(activation), x.dtype)
         out = torch.empty(tokens, rows, dtype=x.dtype, device=x.device)
+        partial = partial_sums(shape, rows, x.device, 2 if activation else 1)
         multiply_thin[(shape.tiles(rows), shape.split)](
-            x, weight, bias, out, self._partial(shape, rows, bool(activation), x.device), self._counter(x.device),
-            tokens, x.stride(0), weight.stride(0), N=rows, K=x.shape[1], BIAS=bias is not None, ACTIVATION=activation,
-            **shape.launch, **self.chip.order,
+            x, weight, bias, out, partial, self.counters.on(x.device), tokens, x.stride(0), weight.stride(0), N=rows,
+            K=x.shape[1], BIAS=bias is not None, ACTIVATION=activation, **shape.launch, **self.chip.order,
         )  # fmt: skip
         return out
 
@@ -101,17 +99,6 @@ class Linears:
             ACTIVATION=activation, **shape, **self.chip.order,
         )  # fmt: skip
         return out, total
-
-    def _partial(self, shape: ThinShape, rows: int, gated: bool, device: torch.device) -> torch.Tensor | None:
-        if shape.split == 1:
-            return None
-        lines = shape.tiles(rows) * shape.rows
-        return torch.empty((2 if gated else 1) * shape.split * lines * shape.tokens, device=device)
-
-    def _counter(self, device: torch.device) -> torch.Tensor:
-        if device not in self._counters:
-            self._counters[device] = torch.zeros(COUNTERS, dtype=torch.int32, device=device)
-        return self._counters[device]
 
 
 def _values(weight: Weight) -> torch.Tensor:

@@ -49,3 +49,14 @@ def vector_shape(inputs: int) -> dict[str, int]:
     if 1024 < inputs < 8192:
         return {"BLOCK_N": 2, "BLOCK_K": 1024, "num_warps": 4}
     return {"BLOCK_N": 4, "BLOCK_K": min(512, max(16, 1 << (inputs - 1).bit_length())), "num_warps": 2}
+
+
+def code_shape(processors: int, tokens: int, rows: int, inputs: int, packed: bool) -> ThinShape:
+    """For codes: a tile holds twice or four times the inputs of one of 16-bit numbers, so that as much is under way."""
+    columns = 1 if tokens == 1 else max(MIN_TOKENS, 1 << (tokens - 1).bit_length())
+    block = 4 if tokens == 1 else 64
+    depth = 512 if tokens == 1 else 256 if not packed else 128
+    tiles, split = -(-rows // block), 1
+    while tiles * split * 2 <= 3 * processors and inputs // (depth * split * 2) >= 2:
+        split *= 2
+    return ThinShape(block, columns, depth, split, 8 if packed and tokens > 1 else 4, 4 if columns <= 32 else 3)

@@ -1,16 +1,14 @@
 """Products with weights that are kept as codes: 8-bit integers or floats, or 4-bit integers packed eight a word.
 
-A word holds the codes of inputs 16 apart, so that neighbouring words mean neighbouring inputs:
-
-    unit u of 128 inputs = 16 words; word j of it: bits 4i.. hold the code of input 128 u + 16 i + j
-
-Codes become numbers by setting them as the low bits of 2^23, which costs less than a conversion.
+Word j of a row holds the codes of inputs 8 j to 8 j + 7, the first in its lowest bits. Codes become numbers by setting
+them as the low bits of 2^23, which costs less than a conversion.
 """
 
 import triton
 import triton.language as tl
 
 from anychip.triton.programs.order import let_next_start, take_turn, wait_for_previous
+from anychip.triton.programs.thin import joined
 
 MAGIC = tl.constexpr(0x4B000000)
 SHIFTED = tl.constexpr(8388608.0)
@@ -19,36 +17,100 @@ SYMMETRIC = tl.constexpr(8.0)
 
 @triton.jit(do_not_specialize=["num_tokens"])
 def multiply_nibbles(
-    x, words, scales, zeros, bias, out, num_tokens, stride_x, stride_s, N: tl.constexpr, K: tl.constexpr, GROUP:
-    tl.constexpr, ZEROS: tl.constexpr, BIAS: tl.constexpr, OVERLAP: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_N:
-    tl.constexpr, BLOCK_W: tl.constexpr,
+    x, words, scales, zeros, bias, out, partial, counters, num_tokens, stride_x, stride_s, N: tl.constexpr, K:
+    tl.constexpr, GROUP: tl.constexpr, ZEROS: tl.constexpr, BIAS: tl.constexpr, OVERLAP: tl.constexpr, SPLIT:
+    tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """y [T, N] = x [T, K] W^T for T <= BLOCK_T, with words [N, ceil(K / 128) * 16]. BLOCK_T 1: sums without tiles."""
+    """y [T, N] = x [T, K] W^T for T <= BLOCK_T, with words [N, K / 8]. BLOCK_T 1: sums without a matrix instruction."""
     let_next_start(OVERLAP)
     wait_for_previous(OVERLAP)
-    rows, lanes = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_W)
-    inside = tl.minimum(rows, N - 1).to(tl.int64)[:, None]
+    tile, part = tl.program_id(0), tl.program_id(1)
+    rows, columns = tile * BLOCK_N + tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_K)
+    lines = tl.minimum(rows, N - 1).to(tl.int64)
     tokens = tl.arange(0, BLOCK_T)
-    length: tl.constexpr = (K + 127) // 128 * 16
-    total = tl.zeros((BLOCK_N, BLOCK_W if BLOCK_T == 1 else BLOCK_T), tl.float32)
-    for start in range(0, length, BLOCK_W):
-        word = start + lanes
-        packed = tl.load(words + inside * length + word[None, :], (word < length)[None, :], other=0)
-        first = word // 16 * 128 + word % 16
-        for part in tl.static_range(8):
-            column = first + part * 16
-            group = inside * stride_s + tl.minimum(column // GROUP, (K - 1) // GROUP)[None, :]
-            value = (((packed >> (4 * part)) & 15) | MAGIC).to(tl.float32, bitcast=True) - SHIFTED
-            value -= tl.load(zeros + group).to(tl.float32) if ZEROS else SYMMETRIC
-            value *= tl.load(scales + group).to(tl.float32)
-            if BLOCK_T == 1:
-                z = tl.load(x + column, column < K, other=0.0).to(tl.float32)
-                total += value * z[None, :]
-            else:
-                sources = x + tl.minimum(tokens, num_tokens - 1)[:, None] * stride_x + column[None, :]
-                z = tl.load(sources, (column < K)[None, :], other=0.0)
-                total = tl.dot(value.to(z.dtype), tl.trans(z), total, input_precision="ieee")
-    _store(tl.sum(total, 1)[:, None] if BLOCK_T == 1 else total, bias, out, rows, tokens, num_tokens, N, BIAS)
+    share: tl.constexpr = (K + SPLIT * BLOCK_K - 1) // (SPLIT * BLOCK_K) * BLOCK_K
+    total = tl.zeros((BLOCK_N, BLOCK_K if BLOCK_T == 1 else BLOCK_T), tl.float32)
+    for start in range(part * share, tl.minimum(part * share + share, K), BLOCK_K):
+        value = numbers(words, scales, zeros, lines, start, stride_s, K, GROUP, ZEROS, BLOCK_N, BLOCK_K)
+        column = start + columns
+        if BLOCK_T == 1:
+            total += value * tl.load(x + column, column < K, other=0.0).to(tl.float32)[None, :]
+        else:
+            sources = x + tl.minimum(tokens, num_tokens - 1)[:, None] * stride_x + column[None, :]
+            z = tl.load(sources, (column < K)[None, :], other=0.0)
+            total = tl.dot(value.to(z.dtype), tl.trans(z), total, input_precision="ieee")
+    if BLOCK_T == 1:
+        total = tl.sum(total, 1)[:, None]
+    if SPLIT > 1:
+        size: tl.constexpr = ((N + BLOCK_N - 1) // BLOCK_N) * BLOCK_N * BLOCK_T
+        offsets = rows[:, None] * BLOCK_T + tokens[None, :]
+        if not is_last(partial + part * size + offsets, total, counters + tile, SPLIT):
+            return
+        total = joined(partial + offsets, size, SPLIT)
+    _store(total, bias, out, rows, tokens, num_tokens, N, BIAS)
+
+
+@triton.jit
+def numbers(
+    words, scales, zeros, lines, start, stride_s, K: tl.constexpr, GROUP: tl.constexpr, ZEROS: tl.constexpr, BLOCK_N:
+    tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """What the codes of inputs `start` to start + BLOCK_K mean, [BLOCK_N, BLOCK_K] float32; 0 behind the last one."""
+    word = start // 8 + tl.arange(0, BLOCK_K // 8)
+    packed = tl.load(words + lines[:, None] * (K // 8) + word[None, :], (word < K // 8)[None, :], other=0)
+    codes = ((packed[:, :, None] >> (tl.arange(0, 8) * 4)[None, None, :]) & 15) | MAGIC
+    value = tl.reshape(codes.to(tl.float32, bitcast=True), (BLOCK_N, BLOCK_K // GROUP, GROUP)) - SHIFTED
+    group = start // GROUP + tl.arange(0, BLOCK_K // GROUP)
+    factors = lines[:, None] * stride_s + group[None, :]
+    inside = (group < K // GROUP)[None, :]
+    value -= tl.load(zeros + factors, inside, other=0.0).to(tl.float32)[:, :, None] if ZEROS else SYMMETRIC
+    value *= tl.load(scales + factors, inside, other=0.0).to(tl.float32)[:, :, None]
+    return tl.reshape(value, (BLOCK_N, BLOCK_K))
+
+
+@triton.jit(do_not_specialize=["num_tokens"])
+def multiply_rounded(
+    x, x_scales, codes, scales, bias, out, partial, counters, num_tokens, N: tl.constexpr, K: tl.constexpr, BIAS:
+    tl.constexpr, OVERLAP: tl.constexpr, SPLIT: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K:
+    tl.constexpr,
+):  # fmt: skip
+    """The same with both sides in 8 bits: a scale a token, x_scales [T], and a scale a row, scales [N]."""
+    let_next_start(OVERLAP)
+    wait_for_previous(OVERLAP)
+    tile, part = tl.program_id(0), tl.program_id(1)
+    rows, columns, tokens = tile * BLOCK_N + tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_K), tl.arange(0, BLOCK_T)
+    lines = codes + tl.minimum(rows, N - 1).to(tl.int64)[:, None] * K + columns[None, :]
+    sources = x + tl.minimum(tokens, num_tokens - 1)[:, None] * K + columns[None, :]
+    share: tl.constexpr = (K + SPLIT * BLOCK_K - 1) // (SPLIT * BLOCK_K) * BLOCK_K
+    sums: tl.constexpr = tl.int32 if codes.dtype.element_ty == tl.int8 else tl.float32
+    total = tl.zeros((BLOCK_N, BLOCK_T), sums)
+    for start in range(part * share, tl.minimum(part * share + share, K), BLOCK_K):
+        inside = (start + columns < K)[None, :]
+        value, z = tl.load(lines + start, inside, other=0.0), tl.load(sources + start, inside, other=0.0)
+        total = tl.dot(value, tl.trans(z), total, out_dtype=sums)
+    if SPLIT > 1:
+        size: tl.constexpr = ((N + BLOCK_N - 1) // BLOCK_N) * BLOCK_N * BLOCK_T
+        offsets = rows[:, None] * BLOCK_T + tokens[None, :]
+        if not is_last(partial + part * size + offsets, total.to(tl.float32), counters + tile, SPLIT):
+            return
+        summed = joined(partial + offsets, size, SPLIT)
+    else:
+        summed = total.to(tl.float32)
+    summed *= tl.load(scales + rows, rows < N, other=0.0).to(tl.float32)[:, None]
+    summed *= tl.load(x_scales + tokens, tokens < num_tokens, other=0.0)[None, :]
+    _store(summed, bias, out, rows, tokens, num_tokens, N, BIAS)
+
+
+@triton.jit
+def is_last(targets, total, counter, SPLIT: tl.constexpr):
+    """Leave this program's sums; whether all others of its tile have left theirs, and the counter is 0 again."""
+    tl.store(targets, total)
+    tl.debug_barrier()  # all threads' sums are written before the count says so
+    last = tl.atomic_add(counter, 1, sem="acq_rel") == SPLIT - 1
+    tl.debug_barrier()
+    if last:
+        tl.store(counter, 0)
+    return last
 
 
 @triton.jit(do_not_specialize=["num_tokens"])
@@ -56,7 +118,7 @@ def multiply_bytes(
     x, codes, scales, bias, out, num_tokens, stride_x, stride_s, N: tl.constexpr, K: tl.constexpr, GROUP: tl.constexpr,
     BIAS: tl.constexpr, OVERLAP: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """The same for codes [N, K] of 8 bits; with GROUP = K the scale is applied once, to the sums."""
+    """The same for codes [N, K] of 8 bits and numbers x; with GROUP = K the scale is applied once, to the sums."""
     let_next_start(OVERLAP)
     wait_for_previous(OVERLAP)
     rows, columns = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_K)
@@ -93,22 +155,17 @@ def _store(total, bias, out, rows, tokens, num_tokens, N: tl.constexpr, BIAS: tl
 
 @triton.jit
 def unpack(
-    words, scales, zeros, out, stride_s, K: tl.constexpr, GROUP: tl.constexpr, ZEROS: tl.constexpr, OVERLAP:
-    tl.constexpr, BLOCK_W: tl.constexpr,
+    words, scales, zeros, out, stride_s, N, K: tl.constexpr, GROUP: tl.constexpr, ZEROS: tl.constexpr, OVERLAP:
+    tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """One row of packed codes as numbers, out [N, K]."""
+    """Packed codes as numbers, out [N, K]."""
     take_turn(OVERLAP)
-    row = tl.program_id(0).to(tl.int64)
-    length: tl.constexpr = (K + 127) // 128 * 16
-    word = tl.program_id(1) * BLOCK_W + tl.arange(0, BLOCK_W)
-    packed = tl.load(words + row * length + word, word < length, other=0)
-    for part in tl.static_range(8):
-        column = word // 16 * 128 + word % 16 + part * 16
-        group = row * stride_s + tl.minimum(column // GROUP, (K - 1) // GROUP)
-        value = (((packed >> (4 * part)) & 15) | MAGIC).to(tl.float32, bitcast=True) - SHIFTED
-        value -= tl.load(zeros + group).to(tl.float32) if ZEROS else SYMMETRIC
-        value *= tl.load(scales + group).to(tl.float32)
-        tl.store(out + row * K + column, value.to(out.dtype.element_ty), column < K)
+    rows, start = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N), tl.program_id(1) * BLOCK_K
+    lines = tl.minimum(rows, N - 1).to(tl.int64)
+    value = numbers(words, scales, zeros, lines, start, stride_s, K, GROUP, ZEROS, BLOCK_N, BLOCK_K)
+    columns = start + tl.arange(0, BLOCK_K)
+    inside = (rows < N)[:, None] & (columns < K)[None, :]
+    tl.store(out + lines[:, None] * K + columns[None, :], value.to(out.dtype.element_ty), inside)
 
 
 @triton.jit

@@ -41,35 +41,56 @@ def choose(
     tl.store(chosen + token * COUNT + places, numbers, places < COUNT)
 
 
+@triton.jit(do_not_specialize=["num_pairs"])
+def count_pairs(
+    chosen, counts, num_pairs, E: tl.constexpr, OVERLAP: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_P: tl.constexpr
+):
+    """How many of a chunk of BLOCK_P pairs go to each expert, counts [chunks, BLOCK_E]."""
+    take_turn(OVERLAP)
+    chunk = tl.program_id(0)
+    tl.store(counts + chunk * BLOCK_E + tl.arange(0, BLOCK_E), _counted(chosen, chunk, num_pairs, BLOCK_E, BLOCK_P))
+
+
+@triton.jit
+def _counted(chosen, chunk, num_pairs, BLOCK_E: tl.constexpr, BLOCK_P: tl.constexpr):
+    pairs = chunk * BLOCK_P + tl.arange(0, BLOCK_P)
+    return tl.histogram(tl.load(chosen + pairs, pairs < num_pairs, other=BLOCK_E - 1), BLOCK_E)
+
+
 @triton.jit(do_not_specialize=["num_pairs", "num_blocks"])
 def sort_pairs(
-    chosen, order, owners, num_pairs, num_blocks, E: tl.constexpr, OVERLAP: tl.constexpr, BLOCK_E: tl.constexpr,
-    BLOCK_P: tl.constexpr, BLOCK_T: tl.constexpr,
+    chosen, counts, order, owners, num_pairs, num_blocks, E: tl.constexpr, OVERLAP: tl.constexpr, CHUNKS: tl.constexpr,
+    BLOCK_C: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_T: tl.constexpr,
 ):  # fmt: skip
-    """One expert: find its first block from the counts of those before it, and put its pairs there in order."""
+    """The pairs of one expert in one chunk of all pairs: behind those of earlier chunks, in order.
+
+    The expert's first block follows from the counts of all before it. With one chunk the counts are taken here.
+    """
     take_turn(OVERLAP)
-    expert = tl.program_id(0)
+    expert, chunk = tl.program_id(0), tl.program_id(1)
     experts, lanes = tl.arange(0, BLOCK_E), tl.arange(0, BLOCK_P)
-    counts = tl.zeros((BLOCK_E,), tl.int32)
-    for start in range(0, num_pairs, BLOCK_P):
-        numbers = tl.load(chosen + start + lanes, start + lanes < num_pairs, other=BLOCK_E - 1)
-        counts += tl.histogram(numbers, BLOCK_E)
-    blocks = tl.where(experts < E, (counts + BLOCK_T - 1) // BLOCK_T, 0)
+    if CHUNKS == 1:
+        totals, earlier = _counted(chosen, 0, num_pairs, BLOCK_E, BLOCK_P), 0
+    else:
+        chunks = tl.arange(0, BLOCK_C)
+        table = counts + chunks[:, None] * BLOCK_E + experts[None, :]
+        taken = tl.load(table, (chunks < CHUNKS)[:, None], other=0)
+        totals = tl.sum(taken, 0)
+        earlier = tl.sum(tl.where((chunks < chunk)[:, None] & (experts == expert)[None, :], taken, 0))
+    blocks = tl.where(experts < E, (totals + BLOCK_T - 1) // BLOCK_T, 0)
     first = tl.sum(tl.where(experts < expert, blocks, 0), 0)
-    mine = tl.sum(tl.where(experts == expert, blocks, 0), 0)
-    count = 0
-    for start in range(0, num_pairs, BLOCK_P):
-        here = tl.load(chosen + start + lanes, start + lanes < num_pairs, other=-1) == expert
-        rank = count + tl.cumsum(here.to(tl.int32), 0) - 1
-        tl.store(order + first * BLOCK_T + rank, start + lanes, here)
-        count += tl.sum(here.to(tl.int32), 0)
-    tail = tl.arange(0, BLOCK_T)
-    tl.store(order + first * BLOCK_T + count + tail, -1, count + tail < mine * BLOCK_T)
-    for start in range(0, mine, BLOCK_P):
-        tl.store(owners + first + start + lanes, expert, start + lanes < mine)
-    if expert == E - 1:
-        for start in range(first + mine, num_blocks, BLOCK_P):
-            tl.store(owners + start + lanes, -1, start + lanes < num_blocks)
+    pairs = chunk * BLOCK_P + lanes
+    here = (tl.load(chosen + pairs, pairs < num_pairs, other=-1) == expert).to(tl.int32)
+    tl.store(order + first * BLOCK_T + earlier + tl.cumsum(here, 0) - 1, pairs, here == 1)
+    if chunk == 0:
+        mine = tl.sum(tl.where(experts == expert, blocks, 0), 0)
+        behind = tl.sum(tl.where(experts == expert, totals, 0), 0) + tl.arange(0, BLOCK_T)
+        tl.store(order + first * BLOCK_T + behind, -1, behind < mine * BLOCK_T)
+        for start in range(0, mine, BLOCK_P):
+            tl.store(owners + first + start + lanes, expert, start + lanes < mine)
+        if expert == E - 1:
+            for start in range(first + mine, num_blocks, BLOCK_P):
+                tl.store(owners + start + lanes, -1, start + lanes < num_blocks)
 
 
 @triton.jit

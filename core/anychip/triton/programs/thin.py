@@ -47,9 +47,9 @@ def multiply_thin(
             return
         tl.debug_barrier()
         tl.store(counters + tile, 0)
-        total = _joined(partial + offsets, size, SPLIT)
+        total = joined(partial + offsets, size, SPLIT)
         if ACTIVATION != "":
-            gates = _joined(partial + SPLIT * size + offsets, size, SPLIT)
+            gates = joined(partial + SPLIT * size + offsets, size, SPLIT)
     if BIAS:
         total += tl.load(bias + rows, rows < N, other=0.0).to(tl.float32)[:, None]
     if ACTIVATION != "":
@@ -66,7 +66,8 @@ def _tile(lines, columns, start, K: tl.constexpr, BLOCK_K: tl.constexpr):
 
 
 @triton.jit
-def _joined(sources, size, SPLIT: tl.constexpr):
+def joined(sources, size, SPLIT: tl.constexpr):
+    """The sums of all programs of a tile, in order."""
     total = tl.load(sources, cache_modifier=".cg")
     for part in tl.static_range(1, SPLIT):
         total += tl.load(sources + part * size, cache_modifier=".cg")
