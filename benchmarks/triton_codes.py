@@ -1,0 +1,88 @@
+"""Experts and quantized linear layers in Triton, on the first CUDA device: right or wrong, and how fast.
+
+`python benchmarks/triton_codes.py` prints a line a shape: microseconds inside a CUDA graph, bytes of weights read a
+second, and the normalized error against float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import triton.testing
+from triton_device import chip
+
+from anychip.ops import experts as reference
+from anychip.ops.linear import linear
+from anychip.testing.compare import normalized_error
+from anychip.triton.codes import CodedLinear, Codes, prepare_codes
+from anychip.triton.experts import Experts
+from anychip.weights.quantize import quantize
+from anychip.weights.scheme import Scheme
+from anychip.weights.weight import Weight
+
+SCHEMES = (
+    Scheme("int4", 4, 128, False, "none"),
+    Scheme("int4", 4, 32, True, "none"),
+    Scheme("fp8", 8, 0, False, "token"),
+    Scheme("int8", 8, 0, False, "token"),
+)
+SHAPES = ((28672, 4096), (4096, 14336), (6144, 4096))
+TOKENS = (1, 8, 32, 64, 128, 2048)
+EXPERTS, PER_TOKEN, HIDDEN, SIZE = 128, 8, 2048, 768
+COMPARED = 128
+"""Most tokens for which the reference, which runs every expert on every token, is waited for."""
+
+
+def microseconds(call: Callable[[], object]) -> float:
+    """Median, in a graph."""
+    call()
+    return float(triton.testing.do_bench_cudagraph(call, rep=20, return_mode="median")) * 1e3
+
+
+def random(*shape: int) -> torch.Tensor:
+    """bfloat16 on the device, a matrix scaled so that products keep the scale of their input."""
+    return (torch.randn(*shape, device="cuda") * shape[-1] ** -0.5).bfloat16()
+
+
+def linears() -> None:
+    """Each format and shape."""
+    coded = CodedLinear(chip(overlap=True))
+    for rows, columns in SHAPES:
+        plain = Weight(random(rows, columns).float(), (rows, columns))
+        for scheme in SCHEMES:
+            weight = quantize(plain, scheme)
+            codes = prepare_codes(weight).prepared
+            assert isinstance(codes, Codes)
+            for tokens in TOKENS:
+                x = torch.randn(tokens, columns, device="cuda", dtype=torch.bfloat16)
+                error = normalized_error(coded.linear(x, codes, None), linear(x.float(), weight, None))
+                time = microseconds(lambda x=x, codes=codes: coded.linear(x, codes, None))
+                name = f"{rows}x{columns} {scheme.format} group {scheme.group_size or columns}"
+                print(
+                    f"{name}, {tokens} tokens: {time:.1f} us, {codes.values.nbytes / time / 1e3:.0f} GB/s, {error:.0e}"
+                )
+
+
+def experts() -> None:
+    """A layer of 128 experts, 8 a token."""
+    ours = Experts(chip(overlap=True))
+    gate_up = Weight(random(EXPERTS * 2 * SIZE, HIDDEN), (EXPERTS * 2 * SIZE, HIDDEN)).stacked(EXPERTS)
+    down = Weight(random(EXPERTS * HIDDEN, SIZE), (EXPERTS * HIDDEN, SIZE)).stacked(EXPERTS)
+    for tokens in (1, 8, 32, 128, 512, 4096, 8192):
+        x = torch.randn(tokens, HIDDEN, device="cuda", dtype=torch.bfloat16)
+        logits = torch.randn(tokens, EXPERTS, device="cuda", dtype=torch.bfloat16)
+        shares, chosen = ours.route(logits, PER_TOKEN, True)
+        assert torch.equal(chosen, reference.route(logits, PER_TOKEN, True)[1]), "other experts were chosen"
+        y, error = ours.experts(x, gate_up, down, shares, chosen, "silu"), float("nan")
+        if tokens <= COMPARED:
+            error = normalized_error(y, reference.experts(x, gate_up, down, shares, chosen, "silu"))
+        time = microseconds(lambda x=x, s=shares, c=chosen: ours.experts(x, gate_up, down, s, c, "silu"))
+        read = len(chosen.unique()) * 3 * HIDDEN * SIZE * 2 / time / 1e3
+        work = tokens * PER_TOKEN * 6 * HIDDEN * SIZE / time / 1e6
+        print(f"experts, {tokens} tokens: {time:.1f} us, {read:.0f} GB/s, {work:.0f} TFLOP/s, {error:.0e}")
+
+
+if __name__ == "__main__":
+    linears()
+    experts()
