@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from anychip.grammar.compiling import unchecked_text
@@ -11,7 +12,8 @@ from anychip.grammar.lark import LarkGrammar, either
 from anychip.grammar.params import StructuredOutputsParams
 from anychip.sampling_params import SamplingParams
 from anychip.text.tokenizer import Tokenizer
-from anychip_api.parsers.parser import ReasoningParser, ToolParser
+from anychip_api.parsers.form import CallForm
+from anychip_api.parsers.parser import Function, ToolParser
 from anychip_api.reader import Reading
 from anychip_api.tools import Tools
 
@@ -21,24 +23,73 @@ def constrain(params: SamplingParams, tools: Tools, reading: Reading, tokenizer:
 
     Raises `RequestError` for structured output that cannot be enforced.
     """
-    required = tools.mode == "required"
-    structured = params.structured_outputs
-    parsers, functions = reading.parsers, tools.functions
-    thinks = parsers.reasoning is not None
-    may_call = tools.mode == "auto" and parsers.tool is not None and parsers.tool.form is not None
-    if not required and (structured is None or not (thinks or may_call)):
-        return params
-    grammar, special = LarkGrammar(), special_markers(reading, tokenizer)
-    before = _preamble(parsers.reasoning, reading, grammar, special, required) if parsers.reasoning else ""
-    answers: list[str] = []
-    if required or may_call:
-        assert parsers.tool is not None and parsers.tool.form is not None, "the reading brings a parser with a form"
-        answers.append(parsers.tool.form.expression(grammar, functions, tools.parallel, special))
-    if required or structured is None:
-        text = grammar.text(f"{before} {answers[0]}")
+    structured, answer = params.structured_outputs, _Answer(tools, reading, tokenizer)
+    if tools.mode == "required":
+        text = answer.text(answer.calls())
+    elif structured is not None and (reading.parsers.reasoning is not None or answer.may_call):
+        whole = answer.text(either([*([answer.calls()] if answer.may_call else []), "@body"]))
+        text = _with_body(whole, unchecked_text(structured))
+    elif structured is None and answer.may_call and answer.strict:
+        text = answer.text(answer.calls_in_text())
     else:
-        text = _with_body(grammar.text(f"{before} {either([*answers, '@body'])}"), unchecked_text(structured))
+        return params
     return params.replace(structured_outputs=StructuredOutputsParams(grammar=text))
+
+
+class _Answer:
+    """Parts of an answer as expressions of one grammar."""
+
+    def __init__(self, tools: Tools, reading: Reading, tokenizer: Tokenizer) -> None:
+        self._tools = tools
+        self._reading = reading
+        self._parser = reading.parsers.tool
+        self._special = special_markers(reading, tokenizer)
+        self._grammar = LarkGrammar()
+
+    @property
+    def may_call(self) -> bool:
+        """Whether the model decides about calls, and how it writes them is known."""
+        return self._tools.mode == "auto" and self._parser is not None and self._parser.form is not None
+
+    @property
+    def strict(self) -> bool:
+        """Whether calls within text have to be, and can be, kept to their schemas."""
+        found = self._parser is not None and bool(self._parser.trigger)
+        return found and any(function.strict for function in self._tools.functions)
+
+    def calls(self) -> str:
+        """Calls and nothing else."""
+        return self._form.expression(self._grammar, self._functions, self._tools.parallel, self._special)
+
+    def calls_in_text(self) -> str:
+        """Text that may hold calls."""
+        assert self._parser is not None, "a parser brings the trigger"
+        trigger = self._parser.trigger
+        return self._form.in_text(self._grammar, self._functions, self._tools.parallel, self._special, trigger)
+
+    def text(self, answer: str) -> str:
+        """The grammar of reasoning and an answer."""
+        parser = self._reading.parsers.reasoning
+        if parser is None:
+            return self._grammar.text(answer)
+        reasoning = parser(self._reading.functions)
+        reasoning.begin(self._reading.prompt)
+        calls = self._tools.mode == "required"
+        return self._grammar.text(f"{reasoning.preamble(self._grammar, self._special, calls)} {answer}")
+
+    @property
+    def _form(self) -> CallForm:
+        assert self._parser is not None and self._parser.form is not None, "the reading brings a parser with a form"
+        return self._parser.form
+
+    @property
+    def _functions(self) -> list[Function]:
+        """Those whose schemas need not be kept take any arguments."""
+        required = self._tools.mode == "required"
+        return [
+            function if required or function.strict else replace(function, parameters={})
+            for function in self._tools.functions
+        ]
 
 
 def special_markers(reading: Reading, tokenizer: Tokenizer) -> Mapping[str, int]:
@@ -50,14 +101,6 @@ def special_markers(reading: Reading, tokenizer: Tokenizer) -> Mapping[str, int]
 def callable_parser(parser: type[ToolParser] | None, fallback: type[ToolParser]) -> type[ToolParser]:
     """The parser of calls that have to be made: the model's own, unless it cannot say how it writes them."""
     return parser if parser is not None and parser.form is not None else fallback
-
-
-def _preamble(
-    parser: type[ReasoningParser], reading: Reading, grammar: LarkGrammar, special: Mapping[str, int], calls: bool
-) -> str:
-    reasoning = parser(reading.functions)
-    reasoning.begin(reading.prompt)
-    return reasoning.preamble(grammar, special, calls)
 
 
 def _with_body(whole: str, body: str) -> str:

@@ -120,6 +120,24 @@ def test_an_answer_that_has_to_fit_may_be_a_call_or_come_after_thoughts() -> Non
         assert LLMatcher(VOCABULARY, text).try_consume_tokens(ids) < len(ids), answer
 
 
+@pytest.mark.parametrize("tool", ["hermes", "granite", "mistral", "mistral_v11", "deepseek_v3", "kimi_k2"])
+def test_strict_functions_keep_to_their_schema_in_free_text(tool: str) -> None:
+    strict = [{"type": "function", "function": {**one["function"], "strict": True}} for one in TOOLS]
+    tools, how = setting(tool, "none", "required")
+    calls = [sample(constrain(SamplingParams(), tools, how, TOKENIZER), seed) for seed in range(4)]
+    free = read_tools([*strict[:2], TOOLS[2]], "auto", None)
+    text = grammar_text(constrain(SamplingParams(), free, how, TOKENIZER).structured_outputs)
+    for call in calls:
+        for answer in ("Just words.", call, f"Let me see. {call}"):
+            ids = TOKENIZER.encode(answer)
+            matcher = LLMatcher(VOCABULARY, text)
+            assert matcher.try_consume_tokens(ids) == len(ids), answer
+            assert matcher.is_accepting()
+        wrong = "words " + call.replace('"a"', '"z"').replace('"city"', '"zity"').replace('"days"', '"zays"')
+        if "{}" not in wrong and wrong != f"words {call}":
+            assert LLMatcher(VOCABULARY, text).try_consume_tokens(TOKENIZER.encode(wrong)) < len(wrong)
+
+
 def test_nothing_is_constrained_that_need_not_be() -> None:
     tools, how = setting("hermes", "think", "auto")
     plain = SamplingParams()

@@ -30,7 +30,7 @@ def byte_tokenizer() -> Tokenizer:
 def write_byte_model(folder: Path) -> Path:
     """A folder that the null platform serves."""
     folder.mkdir(parents=True, exist_ok=True)
-    config = {"model_type": "llama", "vocab_size": END + 4, "max_position_embeddings": 256, "eos_token_id": END}
+    config = {"model_type": "llama", "vocab_size": END + 4, "max_position_embeddings": 2048, "eos_token_id": END}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<end>"}))
     byte_backend().save(str(folder / "tokenizer.json"))

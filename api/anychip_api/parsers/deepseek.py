@@ -17,6 +17,7 @@ class DeepSeekToolParser(MarkedParser):
     """V3's calls begin with their type, V3.1's with their name."""
 
     markers = (_BEGIN, _END, _CALL, _CALL_END, _AFTER_NAME)
+    trigger = _BEGIN
     begins = (_BEGIN, _CALL)
     ends = (_CALL_END, _END)
     dropped = (_END,)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anychip.grammar.lark import LarkGrammar, either, json_schema, literal
+from anychip.grammar.lark import ANY_TEXT, LarkGrammar, either, json_schema, literal
 from anychip_api.parsers.parser import Function
 
 _WRITTEN_AS_TRAINED = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
@@ -36,12 +36,40 @@ class CallForm:
     ) -> str:
         """At least one call of one of the functions, and no more unless `several`, as an expression of the grammar."""
         call = grammar.rule(either(self._call(grammar, function, special) for function in functions))
-        between = literal(self.between, special)
-        more = f" ({between} {call})*" if several and not self.single else ""
-        return f"{literal(self.begin, special)} {call}{more} {literal(self.end, special)}"
+        return f"{literal(self.begin, special)} {call} {self._rest(grammar, functions, several, special)}"
 
-    def _call(self, grammar: LarkGrammar, function: Function, special: Mapping[str, int]) -> str:
-        name = literal(self.head + function.name, special)
+    def in_text(
+        self,
+        grammar: LarkGrammar,
+        functions: Sequence[Function],
+        several: bool,
+        special: Mapping[str, int],
+        trigger: str,
+    ) -> str:
+        """Any text, in which `trigger`, the beginning of a first call, begins calls."""
+        if trigger in special:
+            text = f"{grammar.terminal(ANY_TEXT)} {literal(trigger, special)}"
+        else:
+            text = grammar.rule(f"{ANY_TEXT} {literal(trigger)}", lazy=True)
+        opened = (self.begin + self.head)[len(trigger) :]
+        first = either(self._call(grammar, function, special, opened) for function in functions)
+        calls = grammar.rule(f"{text} {first} {self._rest(grammar, functions, several, special)}")
+        return f"{calls}{'*' if several else '?'} {grammar.terminal(ANY_TEXT)}"
+
+    def _rest(
+        self, grammar: LarkGrammar, functions: Sequence[Function], several: bool, special: Mapping[str, int]
+    ) -> str:
+        """What may follow the first call, and the end."""
+        end = literal(self.end, special)
+        if not several or self.single:
+            return end
+        call = grammar.rule(either(self._call(grammar, function, special) for function in functions))
+        return f"({literal(self.between, special)} {call})* {end}"
+
+    def _call(
+        self, grammar: LarkGrammar, function: Function, special: Mapping[str, int], head: str | None = None
+    ) -> str:
+        name = literal((self.head if head is None else head) + function.name, special)
         if self.number:
             name += f" {literal(self.number)} /[0-9]+/"
         return grammar.rule(

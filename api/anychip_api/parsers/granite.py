@@ -16,6 +16,7 @@ class GraniteToolParser(MarkedParser):
     """A marker, then an array of calls."""
 
     markers = (_BEGIN,)
+    trigger = _BEGIN
     begins = (_BEGIN, "<tool_call>")
     form = json_form(begin=f"{_BEGIN}[", between=", ", end="]")
 

@@ -12,6 +12,7 @@ class HermesToolParser(MarkedParser):
     """A pair of markers around each call."""
 
     markers = (_BEGIN, _END)
+    trigger = _BEGIN
     begins = (_BEGIN,)
     ends = (_END,)
     form = json_form(before=f"{_BEGIN}\n", after=f"\n{_END}", between="\n")

@@ -19,6 +19,7 @@ class KimiToolParser(MarkedParser):
     """The text before the arguments is the call's id, and names the function."""
 
     markers = (_BEGIN, _END, _CALL, _CALL_END, _ARGUMENTS)
+    trigger = _BEGIN
     begins = (_BEGIN, _CALL)
     ends = (_CALL_END, _END)
     dropped = (_END,)

@@ -24,6 +24,7 @@ class MistralToolParser(MarkedParser):
     """Both ways to write calls are read; calls that have to be made are written as an array."""
 
     markers = (_BEGIN, _ID, _ARGUMENTS)
+    trigger = _BEGIN
     begins = (_BEGIN,)
     make_id = staticmethod(mistral_id)
     form = json_form(begin=f"{_BEGIN}[", between=", ", end="]")

@@ -80,6 +80,8 @@ class ToolParser(OutputParser):
 
     make_id: ClassVar[Callable[[], str]] = staticmethod(call_id)
     """Makes the id of a call whose text has none."""
+    trigger: ClassVar[str] = ""
+    """The marker with which `form` begins, where nothing else begins so; it lets `strict` functions be enforced."""
     form: ClassVar[CallForm | None] = None
     """How calls are written that have to be made; None has them written, and read, in Hermes' way."""
 
