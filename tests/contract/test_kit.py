@@ -46,6 +46,30 @@ def test_wrong_attention_fails_what_looks_at_it(plugin, fault, check):
     assert outcome(plugin, with_kernel(name, function, FAMILY), check).status == "failed"
 
 
+LARGE_BLOCKS = (
+    HEAD
+    + """
+    @property
+    def capabilities(self):
+        return replace(super().capabilities, dtypes=("float32",), block_sizes=(64,))
+
+    def compile(self, step, plan):
+        from anychip.runner.captured import CapturedSteps, Sizes
+
+        sizes = Sizes(single=(1, 2, 4, 8))
+        return CapturedSteps(
+            step, plan, self.device, self.send, lambda run: run, super().compile(step, plan), sizes
+        )
+"""
+)
+
+
+@pytest.mark.parametrize("check", [check.name for check in CHECKS if check.level == 2 and "caches" not in check.name])
+def test_attention_checks_say_something_of_large_blocks_and_captured_steps_too(plugin, check):
+    result = outcome(plugin, LARGE_BLOCKS, check)
+    assert result.status == "passed", result.remark
+
+
 def test_attention_that_sees_nothing_is_caught_by_the_control(plugin):
     source = with_kernel(
         "paged_attention",

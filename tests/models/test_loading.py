@@ -16,6 +16,8 @@ from anychip.models.loading import checkpoint_slots, load_weights
 from anychip.models.model import Model
 from anychip.models.registry import model_class
 from anychip.ops.bind import bind
+from anychip.weights.quantize import quantize
+from anychip.weights.scheme import schemes
 from anychip.weights.weight import Weight
 
 CONFIG: dict[str, Any] = {"model_type": "llama", **SHAPE}
@@ -37,6 +39,28 @@ def unchanged(weight: Weight) -> Weight:
 
 def fill(model: Model, tensors: dict[str, torch.Tensor]) -> None:
     load_weights(model, iter(tensors.items()), "cpu", unchanged)
+
+
+def test_quantized_matrices_are_prepared_where_they_will_be_used() -> None:
+    model, seen = (
+        build({**CONFIG, "tie_word_embeddings": True, "hidden_size": 96, "head_dim": 16, "intermediate_size": 64}),
+        list[Weight](),
+    )
+    scheme = next(iter(schemes("int8")))
+    matrices = {
+        name: quantize(Weight(values, (values.shape[0], values.shape[1])), scheme) if values.dim() == 2 else values
+        for name, values in tensors_of(model).items()
+    }
+
+    def noted(weight: Weight) -> Weight:
+        seen.append(weight)
+        return weight
+
+    load_weights(model, iter(matrices.items()), "meta", noted)
+    coded = [weight.quantization for weight in seen if weight.quantization is not None]
+    assert len(coded) == len(seen) > 4
+    assert {weight.values.device.type for weight in seen if weight.values is not None} == {"meta"}
+    assert {each.scale.device.type for each in coded} == {"meta"}
 
 
 def test_a_new_model_takes_no_memory_for_weights() -> None:
@@ -100,7 +124,7 @@ def test_each_linear_is_prepared_once_when_complete() -> None:
 
 @pytest.mark.parametrize("given", [False, True], ids=["absent", "given too"])
 def test_tied_embeddings(given: bool) -> None:
-    model = build({**CONFIG, "tie_word_embeddings": True})
+    model = build({**CONFIG, "tie_word_embeddings": True, "hidden_size": 96, "head_dim": 16, "intermediate_size": 64})
     tensors = tensors_of(model)
     assert "lm_head.weight" not in tensors
     extra = {"lm_head.weight": torch.zeros(97, 48)} if given else {}

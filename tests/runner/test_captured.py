@@ -73,6 +73,18 @@ def test_a_bucket_pads_with_the_null_block_and_forgets_the_step_before():
         assert torch.equal(cache.k[others], old[others])
 
 
+def test_padding_columns_of_a_table_are_left_out():
+    made = [prompt(9), [PENDING]]
+    tables = np.zeros((ROWS, 30), np.int32)
+    tables[:, :8] = np.arange(1, ROWS * 8 + 1).reshape(ROWS, 8)
+    tokens = []
+    for table in (None, tables):
+        runner = started(Captured(Sizes(single=(1,))), dtype="float32")
+        run(runner, batch([(0, made[0], 0)], [admit(0, made[0])], tables=table))
+        tokens.append(int(run(runner, batch([(0, made[1], 9)], tables=table)).token_ids[0]))
+    assert tokens[0] == tokens[1]
+
+
 def test_every_group_gets_its_own_table():
     plane = Plane("k", (1, 4), "float32")
     groups = tuple(KVGroup(KVSpec("full", (plane,), window), (layer,), 9) for layer, window in ((0, None), (1, 8)))

@@ -134,6 +134,7 @@ class _Quantized:
 
     def take(self, slot: Slot, weight: Weight) -> None:
         """Keep a part of a `Linear` until all are there; anything else is filled with plain values."""
+        weight = weight.to(self.device)
         if isinstance(slot.module, Linear):
             self.parts.setdefault(id(slot.module), []).append((slot, weight))
             return

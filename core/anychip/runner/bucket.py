@@ -41,6 +41,7 @@ class Bucket:
         self.tokens, self.rows = tokens, rows
         self._send, self._spare = send, plan.max_num_seqs
         width, groups = -(-plan.max_model_len // plan.block_size), len(plan.groups)
+        self._width = width
         shapes = [(tokens,), (tokens,), (rows + 1,), *((rows,) for _ in range(4))]
         self._arrays = [np.zeros(shape, np.int32) for shape in shapes]
         self._head = sum(aligned(array.size) for array in self._arrays)
@@ -76,13 +77,14 @@ class Bucket:
         stable[: len(rows)], stable[len(rows) :] = rows, self._spare
         sampled[:] = self._spare
         sampled[sampling] = rows[sampling]
-        width = tables[0].shape[1] if tables else 0
+        # Columns behind the longest sequence's are padding of the batch's own.
+        width = min(tables[0].shape[1], self._width) if tables else 0
         packed = np.zeros(self._head + len(tables) * self.rows * width, np.int32)
         for place, array in zip(views(packed, self._arrays), self._arrays, strict=True):
             place[:] = array
         spread = packed[self._head :].reshape(len(tables), self.rows, width)
         for target, table in zip(spread, tables, strict=True):
-            target[: len(rows)] = table
+            target[: len(rows)] = table[:, :width]
         sent = self._send(packed, self._buffer[: packed.size])[self._head :].view(spread.shape)
         for static, part in zip(self._tables, sent, strict=True):
             static[:, :width] = part

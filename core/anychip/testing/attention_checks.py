@@ -32,11 +32,12 @@ def _chunked(bench: Bench) -> Outcome:
     """A prompt in chunks, across block borders; control: the first chunk's keys lie in other blocks."""
     tokens = _prompt(bench, 1)
     whole, length = bench.run(tokens), len(tokens)
-    for start, stop in ((0, 5), (5, 37), (37, 38)):
+    last = length - 5  # so few that any window reaches back behind them
+    for start, stop in ((0, 5), (5, 37), (37, 38), (38, last)):
         bench.step(bench.piece(tokens, start, stop, first_block=20))
-    chunked = bench.step(bench.piece(tokens, 38, length, first_block=20))[0]
+    chunked = bench.step(bench.piece(tokens, last, length, first_block=20))[0]
     bench.step(bench.piece(_prompt(bench, 2), first_block=60))
-    control = bench.step(bench.piece(tokens, 38, length, first_block=60))[0]
+    control = bench.step(bench.piece(tokens, last, length, first_block=60))[0]
     return chunked, whole, control
 
 
@@ -99,8 +100,9 @@ def _padded(bench: Bench) -> Outcome:
 
 
 def _prompt(bench: Bench, seed: int) -> list[int]:
-    """Some blocks and a part of one more."""
-    return random_tokens(seed, min(MAX_MODEL_LEN - 16, max(75, 4 * bench.block_size + 11)))
+    """Some blocks and so little of one more that any window reaches into the block before."""
+    blocks = max(1, min(max(4, 64 // bench.block_size), (MAX_MODEL_LEN - 27) // bench.block_size))
+    return random_tokens(seed, min(MAX_MODEL_LEN - 16, blocks * bench.block_size + 11))
 
 
 def _hold(invariant: Callable[[Bench], Outcome], subject: Subject) -> str:
