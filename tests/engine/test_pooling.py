@@ -1,5 +1,6 @@
 """Requests for vectors on the scheduler: whole or in chunks, beside each other, aborted, failing."""
 
+import json
 import random
 
 import numpy as np
@@ -10,6 +11,8 @@ from tests.engine.plans import make_plan, submit
 
 from anychip.engine.batch import POOL, RowSampling
 from anychip.engine.scheduler import Policy
+from anychip.errors import RequestError
+from anychip.llm import LLM
 from anychip.plugin.contract import KVPlan
 
 
@@ -128,3 +131,21 @@ def test_aborted_and_failing_requests_leave_the_others_alone():
     assert ends == ["stop", "abort", "stop", "stop", "error"]
     for handle in (0, 2, 3):
         assert harness.vectors[handle] == expected(harness.sequences[handle].message)
+
+
+@pytest.mark.parametrize(("name", "tasks"), [("BertModel", ("embed", "score", "classify")), ("", ("generate",))])
+def test_the_null_platform_gives_vectors_through_the_whole_engine(tmp_path, name, tasks):
+    """What a runner says its model can do is what requests may ask: two answers, two outcomes."""
+    config = {"model_type": "x", "vocab_size": 64, "hidden_size": 8, "architectures": [name]}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    prompts = [{"prompt_token_ids": [2] * length} for length in (1, 100, 3000 % 2048, 7)]
+    with LLM(str(tmp_path), device="null", load_format="dummy", skip_tokenizer_init=True) as llm:
+        assert llm.engine.info.tasks == tasks
+        if "embed" in tasks:
+            found = llm.embed(prompts, use_tqdm=False)
+            assert [one.outputs.embedding for one in found] == [pytest.approx([8**-0.5] * 8)] * 4
+        else:
+            with pytest.raises(RequestError, match="loaded to generate"):
+                llm.embed(prompts, use_tqdm=False)
+        assert not llm.engine.has_work
+        llm.engine.check_integrity()

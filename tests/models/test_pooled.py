@@ -12,6 +12,7 @@ from tests.models.tiny_pairs import write_tokenizer
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM
 from transformers import AutoModelForSequenceClassification as Classifier
 
+from anychip.errors import RequestError
 from anychip.llm import LLM
 from anychip.pooling_params import PoolingParams
 
@@ -141,3 +142,31 @@ def test_two_texts_are_told_apart(tmp_path: Path) -> None:
             assert abs(output.outputs.score - apart) < 1e-5
             assert abs(apart - alike) > 1e-4, "a control that says nothing"
         assert llm.engine.info.tasks == ("classify", "score")
+
+
+def test_probabilities_of_several_labels(tmp_path: Path) -> None:
+    names = {0: "bad", 1: "so so", 2: "good"}
+    model = saved(tmp_path, "bert", Classifier, id2label=names, label2id={name: at for at, name in names.items()})
+    given = [{"prompt_token_ids": ids} for ids in prompts()]
+    with LLM(str(tmp_path), threads=1, device="cpu", dtype="float32") as llm:
+        found = np.array([one.outputs.probs for one in llm.classify(given, use_tqdm=False)])
+        with pytest.raises(RequestError, match="not to score"):
+            llm.score("a", "b", use_tqdm=False)
+    with torch.inference_mode():
+        wanted = torch.cat([model(torch.tensor([ids])).logits.softmax(-1) for ids in prompts()])
+    assert error(found, wanted) < LIMIT
+    assert found.sum(1) == pytest.approx(1)
+
+
+def test_a_broken_vector_fails_its_own_request(tmp_path: Path) -> None:
+    """Token 7 stands for no number: who sends it is told, and the others in the batch get theirs."""
+    model = saved(tmp_path, "bert", AutoModel)
+    model.embeddings.word_embeddings.weight.data[7] = float("nan")
+    model.save_pretrained(tmp_path)
+    with LLM(str(tmp_path), threads=1, device="cpu", dtype="float32") as llm:
+        with pytest.raises(RequestError, match="not of finite numbers"):
+            llm.encode([[5, 6], [6, 7, 8]], RAW, use_tqdm=False)
+        given = [[5, 6], [8, 9, 10], [5]]
+        found = np.stack([one.outputs.data for one in llm.encode(given, RAW, use_tqdm=False)])
+        llm.engine.check_integrity()
+    assert error(found, torch.stack([hidden(model, ids).mean(0) for ids in given])) < LIMIT

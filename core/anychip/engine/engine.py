@@ -48,7 +48,7 @@ class Engine:
         except BaseException:
             self.runner.close()
             raise
-        config = config if not model.pools_all else config.replace("model", enable_prefix_caching=False)
+        config = _without_reuse(config, plan) if model.pools_all else config
         policy = Policy(config.enable_prefix_caching, config.scheduling_policy == "priority", model.whole_prompts)
         assert config.steps_in_flight, "the config is unresolved"
         self._ahead = config.steps_in_flight - 1
@@ -112,6 +112,13 @@ class Engine:
         while len(self._under_way) > max(count, 0):
             record, pending = self._under_way.popleft()
             outputs.append(self.scheduler.commit(record, pending.result()))
+
+
+def _without_reuse(config: EngineConfig, plan: KVPlan) -> EngineConfig:
+    """The config of a model whose vectors are made of all tokens."""
+    if config.enable_prefix_caching and plan.groups:
+        logger.info("Prefix caching is off: a vector of this model needs every token of its prompt computed")
+    return config.replace("model", enable_prefix_caching=False)
 
 
 def _info(config: EngineConfig, model: ModelInfo, plan: KVPlan, device: str, capabilities: Capabilities) -> EngineInfo:
