@@ -18,6 +18,7 @@ COMMANDS = {
     "run-batch": "Answer a file of requests.",
     "bench": "Measure offline throughput, or a server under load.",
     "platforms": "Show what was found here, and why it can or cannot run.",
+    "build-kernels": "Compile what a platform has to compile, ahead of its first use.",
     "conform": "Run the conformance kit on a platform.",
 }
 """Each command and its line in help; `anychip.cli.NAME` holds a function of that name, with _ for -."""

@@ -7,7 +7,7 @@ name a torch device and override what your chip does better.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
@@ -293,5 +293,7 @@ class PlatformSpec:
     open: Callable[[Sequence[int], EngineConfig], Platform]
     """Called with device indices, and the config before a platform has filled in what was left open."""
     api_version: int = API_VERSION
+    build_kernels: Callable[[EngineConfig], Iterable[str]] | None = None
+    """Compile kernels ahead of their first use, a line for each; None where there is nothing to compile."""
     extra: str = ""
     """What to install when it is missing, e.g. `anychip[name]`."""

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "attention_tasks.h"
+#include "cache_codes.h"
 #include "threads.h"
 #include "tile.h"
 
@@ -17,9 +18,12 @@ constexpr int64_t MAX_STEP = 128;
 constexpr int64_t MIN_BLOCK = 8;     // tokens of a page
 constexpr float MINUS_INFINITY = -std::numeric_limits<float>::infinity();
 
+template <class T>
+using Read = std::conditional_t<std::is_same_v<T, int8_t>, bf16, T>;  // what products read of pages of T
+
 #ifdef ANYCHIP_BF16
 template <class T>
-using Factor = T;  // what pages of T are multiplied with
+using Factor = Read<T>;  // what pages of T are multiplied with
 #else
 template <class T>
 using Factor = float;
@@ -154,23 +158,32 @@ template <class T>
   const int32_t* blocks = places.table + task.row * places.width;
   for (int64_t m = 0; m < rows; ++m) running.highest[m] = MINUS_INFINITY, running.total[m] = 0;
   std::memset(running.values, 0, static_cast<size_t>(rows * pages.value_dim) * 4);
+  thread_local Scratch unpacked;
   for (int64_t s0 = task.low / step * step; s0 < task.high; s0 += step) {
-    score_pages(pages, blocks, task.head, q, rows, s0, step, task.low, task.high, scores);
+    const auto window = open_window(pages, blocks, task.head, s0, step, task.low, task.high, unpacked);
+    const bool codes = window.key_scales != nullptr;
+    const int64_t from = s0 - window.origin, low = task.low - window.origin;
+    const int64_t high = (codes ? std::min<int64_t>(task.high, s0 + step) : task.high) - window.origin;
+    score_pages(window.pages, window.blocks, window.head, q, rows, from, step, low, high, scores);
     for (int64_t m = 0; m < rows; ++m) {
+      float* row = scores + m * MAX_STEP;
       const int64_t position = places.positions[task.first + m / group];
       const int64_t begin = std::max<int64_t>({task.low, oldest(places, position), s0}) - s0;
       const int64_t end = std::min<int64_t>({task.high, position + 1, s0 + step}) - s0;
-      soften(scores + m * MAX_STEP, step, begin, end, form.softcap, running.highest + m, running.total + m,
+      if (codes) scale_row(row, window.key_scales, step);
+      soften(row, step, begin, end, form.softcap, running.highest + m, running.total + m,
              running.values + m * pages.value_dim, pages.value_dim);
+      if (codes) scale_row(row, window.value_scales, step);
       if constexpr (sizeof(Factor<T>) < 4)
-        for (int64_t i = 0; i < step; i += W) store(rounded + m * MAX_STEP + i, load(scores + m * MAX_STEP + i));
+        for (int64_t i = 0; i < step; i += W) store(rounded + m * MAX_STEP + i, load(row + i));
     }
     const Factor<T>* weights;
     if constexpr (sizeof(Factor<T>) < 4)
       weights = rounded;
     else
       weights = scores;
-    add_values(Values<T>{pages, rows, weights, running.values}, blocks, task.head, s0, step, task.low, task.high);
+    const Values<Read<T>> values{window.pages, rows, weights, running.values};
+    add_values(values, window.blocks, window.head, from, step, low, high);
   }
 }
 

@@ -236,7 +236,7 @@ inline void kv_write(Tensor k, Tensor v, Tensor k_plane, Tensor v_plane, Tensor 
   const Places places = places_of(positions, query_start, table, 0);
   with_type(k, [&](auto* values) {
     using X = std::remove_pointer_t<decltype(values)>;
-    with_type(k_plane, [&](auto* plane) {
+    with_entries(k_plane, [&](auto* plane) {
       using T = std::remove_pointer_t<decltype(plane)>;
       const Heads<X> keys = heads_of<X>(k), values_of = heads_of<X>(v);
       const Pages<T> pages = pages_of<T>(k_plane, v_plane);
@@ -254,7 +254,7 @@ inline Tensor rope_and_write(Tensor q, Tensor k, Tensor v, std::optional<Tensor>
   Tensor turned = torch::stable::new_empty(q, {q.size(0), q.size(1), q.size(2)});
   with_type(turned, [&](auto* out) {
     using X = std::remove_pointer_t<decltype(out)>;
-    with_type(k_plane, [&](auto* plane) {
+    with_entries(k_plane, [&](auto* plane) {
       using T = std::remove_pointer_t<decltype(plane)>;
       const Heads<X> queries = heads_of<X>(q), keys = heads_of<X>(k), values = heads_of<X>(v);
       const Pages<T> pages = pages_of<T>(k_plane, v_plane);
@@ -273,7 +273,7 @@ inline Tensor attention(Tensor q, Tensor k_plane, Tensor v_plane, Tensor positio
   const Floats sink_values(sinks);
   const Form form{static_cast<float>(scale), static_cast<float>(softcap), sink_values.get()};
   Tensor out;
-  with_type(k_plane, [&](auto* plane) {
+  with_entries(k_plane, [&](auto* plane) {
     using T = std::remove_pointer_t<decltype(plane)>;
     const Pages<T> pages = pages_of<T>(k_plane, v_plane);
     out = torch::stable::new_empty(q, {q.size(0), q.size(1), pages.value_dim});

@@ -107,7 +107,7 @@ inline Tensor run_stack(int64_t number, Tensor x, Tensor positions, Tensor cos_s
   const float* delta = work.delta.take<float>(tokens * hidden);
   with_type(x, [&](auto* from) {
     auto* to = static_cast<decltype(from)>(out.mutable_data_ptr());
-    with_type(planes[0], [&](auto* plane) {
+    with_entries(planes[0], [&](auto* plane) {
       using T = std::remove_pointer_t<decltype(plane)>;
       std::vector<Pages<T>> pages;
       for (size_t layer = 0; layer < layers; ++layer)

@@ -10,7 +10,7 @@
 #include <torch/csrc/stable/tensor.h>
 #include <torch/headeronly/core/ScalarType.h>
 
-#include "cache.h"
+#include "cache_codes.h"
 #include "threads.h"
 #include "weight.h"
 
@@ -66,6 +66,15 @@ inline void with_type(const Tensor& tensor, const Body& body) {
   }
 }
 
+// The same for a plane of a cache, which may hold int8 codes.
+template <class Body>
+inline void with_entries(const Tensor& plane, const Body& body) {
+  if (plane.scalar_type() == ScalarType::Char)
+    body(mutable_data<int8_t>(plane));
+  else
+    with_type(plane, body);
+}
+
 inline Weight weight_of(const Tensor& packed) {
   const Weight weight = Weight::at(packed.const_data_ptr());
   check(packed.numel() >= 64 && weight.header->magic == MAGIC, "not a packed weight");
@@ -73,9 +82,12 @@ inline Weight weight_of(const Tensor& packed) {
 }
 
 // Planes as `new_cache` makes them: k [blocks, heads, dim / 2, block_size, 2], v [blocks, heads, block_size / 2, dim, 2],
-// or with the 2 before the columns in float32.
+// or with the 2 before the columns in float32. Codes: [blocks, heads, block_size, dim + the bytes of a scale].
 template <class T>
 inline Pages<T> pages_of(const Tensor& k, const Tensor& v) {
+  if constexpr (sizeof(T) == 1)
+    return {mutable_data<T>(k), mutable_data<T>(v), k.size(1), k.size(2), k.size(3) - SCALE_BYTES,
+            v.size(3) - SCALE_BYTES};
   const int64_t columns = sizeof(T) == 2 ? 3 : 4;
   return {mutable_data<T>(k), mutable_data<T>(v), k.size(1), k.size(columns), 2 * k.size(2), v.size(columns)};
 }

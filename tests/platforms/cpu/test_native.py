@@ -7,6 +7,7 @@ import torch
 from tests.platforms.cpu.native import VARIANTS, native_library
 from tests.weights.gguf_blocks import random_kept
 
+from anychip.cache.storage import stored_as
 from anychip.ops.attention_cases import attention_cases, batch_inputs, filled_cache, run_attention_case, shuffled_table
 from anychip.ops.bind import bind
 from anychip.ops.op import TOLERANCE, OpSpec
@@ -68,14 +69,16 @@ def test_row_wise_kernels(library, name, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_attention_as_a_family(library, dtype):
-    for index, spec in enumerate(case_specs(dtype)):
+@pytest.mark.parametrize("kv_dtype", ["", "int8"])
+def test_attention_as_a_family(library, dtype, kv_dtype):
+    numeric = "int8-cache" if kv_dtype else "native"
+    for index, spec in enumerate(replace(spec, kv_dtype=kv_dtype) for spec in case_specs(dtype)):
         ops, references = bound(library, spec), bind({}, spec)
         if unsupported(spec, library):
             continue
         for case in attention_cases(torch.Generator().manual_seed(index), spec):
             got, expected = (run_attention_case(chosen, case) for chosen in (ops, references))
-            wrong = difference(got, expected, getattr(torch, dtype), TOLERANCE["native", dtype])
+            wrong = difference(got, expected, getattr(torch, dtype), TOLERANCE[numeric, dtype])
             assert not wrong, f"{spec.head_dim} {case.label}: {wrong}"
 
 
@@ -100,17 +103,20 @@ def test_rotating_and_writing_in_one(library, dtype, normed):
             assert not wrong, f"{spec.head_dim} {case.label}: {wrong}"
 
 
-def long_step(rows, spec, window, seed=0):
-    """A native cache of rows with (cached, new) tokens, its plan, and the step's queries."""
+def long_step(rows, spec, window, seed=0, spoil=None):
+    """A cache of rows with (cached, new) tokens, its plan, and the step's queries; `spoil` is a token without value."""
     generator = torch.Generator().manual_seed(seed)
     planes = tuple(Plane(name, (spec.num_kv_heads, spec.head_dim), spec.dtype) for name in "kv")
     table, blocks = shuffled_table(generator, [sum(row) for row in rows], spec.block_size)
-    kv_spec = KVSpec("full" if window is None else "sliding", planes, window)
+    kv_spec = stored_as(KVSpec("full" if window is None else "sliding", planes, window), spec.kv_dtype or "auto")
     everything = batch_inputs(tuple((0, sum(row)) for row in rows), table)
     tokens = sum(sum(row) for row in rows)
     shape = (tokens, spec.num_kv_heads, spec.head_dim)
     k, v = (torch.randn(shape, generator=generator).to(getattr(torch, spec.dtype)) for _ in "kv")
     q = torch.randn(sum(new for _, new in rows), spec.num_heads, spec.head_dim, generator=generator)
+
+    if spoil is not None:
+        v[spoil] = float("nan")
 
     def attend(ops, poison=None):
         cache = ops.new_cache(kv_spec, blocks, spec.block_size, "cpu")
@@ -143,17 +149,35 @@ def test_another_requests_garbage_is_never_seen(library, window):
     attend = long_step(LONG, SPEC, window)
     ops = bound(library, SPEC)
     assert torch.equal(attend(ops, float("nan")), attend(ops, 0.0))
+    small = replace(SPEC, kv_dtype="int8")
+    attend, ops = long_step(LONG, small, window), bound(library, small)
+    assert torch.equal(attend(ops, -1), attend(ops, 0))  # as scales, such bytes are no number
+
+
+def test_a_cache_of_codes_is_close_and_shows_what_is_no_number(library):
+    small = replace(SPEC, kv_dtype="int8", dtype="float32")
+    attend = long_step(LONG, small, None)
+    got, same = attend(bound(library, small)), attend(bind({}, small))
+    assert normalized_error(got, same) < TOLERANCE["int8-cache", "float32"]
+    whole = long_step(LONG, replace(SPEC, dtype="float32"), None)(bind({}, SPEC))
+    assert 1e-4 < normalized_error(got, whole) < TOLERANCE["int8-cache", "float32"]
+    broken = long_step(((3, 1), (5, 1)), small, None, spoil=2)(bound(library, small))
+    assert broken[0].isnan().all()
+    assert broken[1].isfinite().all()
 
 
 def test_results_do_not_depend_on_the_number_of_threads(library, one_thread):
     attend = long_step(LONG, SPEC, None)
+    small = replace(SPEC, kv_dtype="int8")
+    attend_codes = long_step(LONG, small, None)
     linear = NativeLinear(library)
     generator = torch.Generator().manual_seed(0)
     weight = linear.prepare_weight(Weight(torch.randn(330, 96, generator=generator).bfloat16(), (330, 96)))
     inputs = [torch.randn(rows, 96, generator=generator).bfloat16() for rows in (1, 7, 16, 17, 130)]
 
     def everything():
-        return [attend(bound(library, SPEC)), *(linear.linear(x, weight, None) for x in inputs)]
+        attended = (attend(bound(library, SPEC)), attend_codes(bound(library, small)))
+        return [*attended, *(linear.linear(x, weight, None) for x in inputs)]
 
     alone = everything()
     for threads in (2, 3):
@@ -250,7 +274,7 @@ def test_the_highest_logit(library):
 
 def test_models_that_the_attention_kernels_do_not_take(library):
     assert not unsupported(SPEC, library)
-    for change in ({"head_dim": 24}, {"block_size": 4}, {"block_size": 256}, {"kv_dtype": "int8"}, {"num_heads": 98}):
+    for change in ({"head_dim": 24}, {"block_size": 4}, {"block_size": 256}, {"kv_dtype": "int4"}, {"num_heads": 98}):
         spec = replace(SPEC, **change)
         assert unsupported(spec, library)
         assert "paged_attention" not in native_kernels(library, spec)

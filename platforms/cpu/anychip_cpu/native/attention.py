@@ -36,7 +36,7 @@ def plan_attention(inputs: AttentionInputs, spec: KVSpec, block_size: int) -> Na
 def unsupported(spec: OpSpec, library: Library) -> list[str]:
     """Why the kernels cannot serve a model's attention."""
     reasons = []
-    if (spec.kv_dtype or spec.dtype) not in ("float32", "bfloat16") or spec.dtype not in ("float32", "bfloat16"):
+    if spec.kv_dtype not in ("", "int8") or spec.dtype not in ("float32", "bfloat16"):
         reasons.append(f"cache of {spec.kv_dtype or spec.dtype}")
     if spec.block_size % library.variant.lanes or spec.block_size > MAX_BLOCK:
         reasons.append(f"blocks of {spec.block_size}")

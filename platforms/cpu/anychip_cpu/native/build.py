@@ -12,11 +12,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
 
 from anychip.config import make_config
+from anychip.errors import UserError
 from anychip_cpu.native.variants import VARIANTS, Variant, supported_variants
 
 STABLE_ABI = (2, 10)
@@ -88,6 +90,28 @@ def build(variant: Variant, output: Path) -> None:
         made = Path(folder) / output.name
         subprocess.run(command(compiler, variant, made), check=True, capture_output=True, text=True)
         made.replace(output)
+
+
+def build_chosen(folder: Path, choice: str) -> Iterator[str]:
+    """Build a variant into `folder`: one by name, which need not run here, or the best one here for `auto`.
+
+    Yields what was done. Raises `UserError` where it cannot be.
+    """
+    named = [variant for variant in VARIANTS if variant.name == choice]
+    chosen = named or (list(supported_variants()[:1]) if choice == "auto" else [])
+    if not chosen:
+        names = ", ".join(variant.name for variant in VARIANTS)
+        raise UserError(f"There are no native kernels {choice!r} to build here.", f"--native-kernels can be: {names}.")
+    if (reason := obstacle()) is not None:
+        raise UserError(f"The native kernels cannot be built: {reason}.", "Without them torch's operators run.")
+    for variant in chosen:
+        output = library_path(folder, variant)
+        if not output.is_file():
+            try:
+                build(variant, output)
+            except subprocess.CalledProcessError as error:
+                raise UserError(f"The native kernels {variant.name} did not compile.", error.stderr) from None
+        yield f"native kernels {variant.name} at {output}"
 
 
 def build_in_background(variant: Variant, folder: Path) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from anychip.ops.op import Kernel, NumericClass, OpSpec
+from anychip.ops.registry import OPS
 from anychip_cpu.experts import Experts
 from anychip_cpu.native.attention import NativeAttention, plan_attention, unsupported
 from anychip_cpu.native.cache import copy_blocks, new_cache
@@ -24,6 +25,8 @@ def native_kernels(library: Library, spec: OpSpec) -> Mapping[str, Kernel]:
 
 
 def _numeric(name: str, spec: OpSpec) -> NumericClass:
+    if spec.kv_dtype and OPS[name].family == "attention":
+        return "int8-cache"
     return "int8-activation" if spec.weight_formats and name in WITH_WEIGHTS else "native"
 
 
