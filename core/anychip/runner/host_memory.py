@@ -6,9 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from anychip.plugin.contract import Memory
+from anychip.runner.control_groups import control_groups
 
 _NO_LIMIT = 1 << 60
 """Control groups of version 1 write a number near 2^63 for "no limit"."""
+
+_FILES = {1: ("memory.limit_in_bytes", "memory.usage_in_bytes"), 2: ("memory.max", "memory.current")}
+"""Limit and use, by version."""
 
 
 def host_memory(root: Path = Path("/")) -> Memory:
@@ -37,28 +41,12 @@ def _fields(path: Path) -> dict[str, int]:
 
 def _limits(root: Path) -> Iterator[tuple[int, int]]:
     """(limit, bytes in use) of each control group we are in that has a limit."""
-    for folder, limit_name, usage_name in _groups(root):
+    for folder, version in control_groups(root, "memory"):
+        limit_name, usage_name = _FILES[version]
         limit = _number(folder / limit_name)
         if limit is not None and limit < _NO_LIMIT:
             used = _number(folder / usage_name) or 0
             yield limit, max(0, used - _reclaimable(folder / "memory.stat"))
-
-
-def _groups(root: Path) -> Iterator[tuple[Path, str, str]]:
-    """Folders of our memory groups, innermost first, with the names of their files, of versions 2 and 1."""
-    listing = root / "proc/self/cgroup"
-    lines = listing.read_text().splitlines() if listing.exists() else []
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if not controllers:
-            base, names = root / "sys/fs/cgroup", ("memory.max", "memory.current")
-        elif "memory" in controllers.split(","):
-            base, names = root / "sys/fs/cgroup/memory", ("memory.limit_in_bytes", "memory.usage_in_bytes")
-        else:
-            continue
-        inner = Path(path.lstrip("/"))
-        for part in (inner, *inner.parents):
-            yield (base / part, *names)
 
 
 def _number(path: Path) -> int | None:

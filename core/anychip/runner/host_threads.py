@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator
 from pathlib import Path
+
+from anychip.runner.control_groups import control_groups
 
 
 def available_processors(root: Path = Path("/")) -> int:
-    """Processors of the affinity mask, or fewer if a control group's quota allows less."""
-    processors = len(os.sched_getaffinity(0))
-    quotas = [quota for quota in (_quota_v2(root), _quota_v1(root)) if quota is not None]
-    return max(1, min([processors, *(math.ceil(quota) for quota in quotas)]))
+    """Physical cores of the affinity mask, or fewer if a control group's quota allows less.
+
+    A core's second hardware thread adds nothing to products that keep its arithmetic busy.
+    """
+    cores = {_core(root, number) for number in os.sched_getaffinity(0)}
+    return max(1, min([len(cores), *(math.ceil(quota) for quota in _quotas(root))]))
 
 
-def _quota_v2(root: Path) -> float | None:
-    path = root / "sys/fs/cgroup/cpu.max"
-    words = path.read_text().split() if path.is_file() else ["max", "1"]
-    return None if words[0] == "max" else int(words[0]) / int(words[1])
+def _core(root: Path, processor: int) -> str:
+    """The hardware threads that share a core with a processor; itself where the system does not say."""
+    path = root / f"sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list"
+    return path.read_text().strip() if path.is_file() else str(processor)
 
 
-def _quota_v1(root: Path) -> float | None:
-    folder = root / "sys/fs/cgroup/cpu"
-    quota, period = folder / "cpu.cfs_quota_us", folder / "cpu.cfs_period_us"
-    if not (quota.is_file() and period.is_file()):
-        return None
-    allowed = int(quota.read_text())
-    return None if allowed < 0 else allowed / int(period.read_text())
+def _quotas(root: Path) -> Iterator[float]:
+    """Processors' worth of time that each of our control groups allows."""
+    for folder, version in control_groups(root, "cpu"):
+        names = ("cpu.max",) if version == 2 else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+        words = [word for name in names for word in _words(folder / name)]
+        if len(words) == 2 and words[0].isdigit():  # neither `max` nor -1
+            yield int(words[0]) / int(words[1])
+
+
+def _words(path: Path) -> list[str]:
+    return path.read_text().split() if path.is_file() else []

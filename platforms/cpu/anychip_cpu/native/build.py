@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -66,13 +66,14 @@ def namespace(variant: Variant) -> str:
     return f"anychip_cpu_{variant.name}"
 
 
-def command(compiler: str, variant: Variant, output: Path) -> list[str]:
+def command(compiler: str, variant: Variant, output: Path, extra: Sequence[str] = ()) -> list[str]:
     """The compiler's command line. Nothing linked names Python, so one library serves every version of it."""
     home = Path(torch.__file__).parent
     include = home / "include"
     return [
         *(compiler, "-O2", "-std=c++20", "-shared", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden"),
         *variant.options,
+        *extra,
         f"-DANYCHIP_NAMESPACE={namespace(variant)}",
         f"-DTORCH_TARGET_VERSION=0x{STABLE_ABI[0]:02x}{STABLE_ABI[1]:02x}{0:012x}",
         *("-isystem", str(include), "-isystem", str(include / "torch/csrc/api/include")),
@@ -81,14 +82,17 @@ def command(compiler: str, variant: Variant, output: Path) -> list[str]:
     ]
 
 
-def build(variant: Variant, output: Path) -> None:
-    """Compile `variant` to `output`, which appears whole or not at all. Raises `CalledProcessError`."""
+def build(variant: Variant, output: Path, extra: Sequence[str] = ()) -> None:
+    """Compile `variant` to `output`, which appears whole or not at all; `extra` goes to the compiler.
+
+    Raises `CalledProcessError`.
+    """
     compiler = find_compiler()
     assert compiler is not None, "obstacle() is asked first"
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output.parent) as folder:
         made = Path(folder) / output.name
-        subprocess.run(command(compiler, variant, made), check=True, capture_output=True, text=True)
+        subprocess.run(command(compiler, variant, made, extra), check=True, capture_output=True, text=True)
         made.replace(output)
 
 
@@ -147,6 +151,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("variants", nargs="*", metavar="VARIANT")
     parser.add_argument("--into", type=Path, default=make_config({}).cache_path / "native")
     parser.add_argument("--plain-names", action="store_true", help="name files as wheels carry them")
+    parser.add_argument("--option", action="append", default=[], help="an option more for the compiler")
     parser.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if (reason := obstacle()) is not None:
@@ -158,7 +163,7 @@ def main(arguments: list[str]) -> int:
     for variant in chosen:
         output = options.into / f"{variant.name}.so" if options.plain_names else library_path(options.into, variant)
         try:
-            build(variant, output)
+            build(variant, output, options.option)
         except subprocess.CalledProcessError as error:
             sys.stderr.write(f"{variant.name} failed to compile:\n{error.stderr}\n")
             return 1
