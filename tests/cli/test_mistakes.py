@@ -45,10 +45,17 @@ def test_unknown_flag_or_command(arguments: list[str]) -> None:
         ("--memory-utilization", "1.5", "1"),
         ("--dtype", "int3", "bfloat16"),
         ("--load-format", "pickle", "safetensors"),
+        ("--quantization", "int3", "int4"),
+        ("--kv-cache-dtype", "int4", "int8"),
     ],
 )
 def test_bad_value_of_a_flag(flag: str, value: str, word: str) -> None:
     check(run("serve", flag, value), flag, value, word)
+
+
+def test_nothing_to_compile() -> None:
+    check(run("build-kernels", "--device", "reference"), "nothing to compile for reference")
+    check(run("build-kernels", "--device", "cpu", "--native-kernels", "sse9"), "'sse9'", "avx2")
 
 
 def test_two_models() -> None:

@@ -11,6 +11,7 @@ from anychip.ops.registry import OPS
 from anychip.plugin.contract import Platform, Runner, Step
 from anychip.plugin.signatures import members
 from anychip.runner import TorchPlatform
+from anychip_cpu.native.build import obstacle
 from sources import ROOT
 
 QUOTE = re.compile(r"<!-- quote: (?P<path>\S+) -->\n```\w+\n(?P<text>.*?)```", re.DOTALL)
@@ -45,6 +46,8 @@ def test_the_contract_is_small():
 
 @pytest.mark.parametrize("document", platforms_table.DOCUMENTS)
 def test_the_table_of_ops_is_what_the_platforms_say(document):
+    if (reason := obstacle()) is not None:
+        pytest.skip(f"the CPU's column is that of its native kernels: {reason}")
     before = embed.part((ROOT / document).read_text(), platforms_table.NAME)
     assert platforms_table.table(before) == before, "run ci/platforms_table.py"
 

@@ -6,6 +6,9 @@
 #include "integer_wide.h"
 #include "threads.h"
 #include "tile.h"
+#ifdef ANYCHIP_AMX
+#include "tiles_amx.h"
+#endif
 
 namespace anychip {
 
@@ -112,6 +115,20 @@ inline void float_block(const A* x, int64_t stride, int64_t rows, const T* block
   }
 }
 
+#ifdef ANYCHIP_AMX
+// The same in tiles as far as they go, and in vectors beyond.
+inline void tiled_block(const bf16* x, int64_t stride, int64_t rows, const bf16* block, int64_t pairs, float* c) {
+  const int64_t tiled = rows / TILE_ROWS * TILE_ROWS, deep = pairs / TILE_PAIRS * TILE_PAIRS;
+  if (!tiled || !deep || !configure_tiles()) return float_block(x, stride, rows, block, pairs, c);
+  tile_block(x, stride, tiled, block, deep, c);
+  const bf16* rest = block + deep * 2 * BLOCK;
+  if (deep < pairs)
+    strip_product(tiled, x + 2 * deep, stride, Panels<bf16>{&rest, 1, pairs - deep, BLOCK, FAR_AHEAD}, BLOCK, c, BLOCK,
+                  true);
+  if (tiled < rows) float_block(x + tiled * stride, stride, rows - tiled, block, pairs, c + tiled * BLOCK);
+}
+#endif
+
 // c [rows][32] = rows first .. first + rows of x times one block of the weight.
 [[gnu::noinline]] inline void block_product(const Weight& weight, int64_t number, const Activations& x, int64_t first, int64_t rows,
                           float* c) {
@@ -119,7 +136,9 @@ inline void float_block(const A* x, int64_t stride, int64_t rows, const T* block
   switch (weight.header->kind) {
     case Kind::bfloat16: {
       const auto* packed = reinterpret_cast<const bf16*>(block);
-#ifdef ANYCHIP_BF16
+#if defined(ANYCHIP_AMX)
+      tiled_block(x.narrow + first * x.stride, x.stride, rows, packed, weight.pairs(), c);
+#elif defined(ANYCHIP_BF16)
       float_block(x.narrow + first * x.stride, x.stride, rows, packed, weight.pairs(), c);
 #else
       float_block(x.wide + first * x.stride, x.stride, rows, packed, weight.pairs(), c);

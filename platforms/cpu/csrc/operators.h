@@ -47,9 +47,8 @@ inline Tensor pack(Tensor values) {
   check(values.dim() == 2 && values.is_contiguous(), "a weight is no contiguous matrix");
   const bool narrow = values.scalar_type() == ScalarType::BFloat16;
   const Header header{MAGIC, narrow ? Kind::bfloat16 : Kind::float32, 1, 0, values.size(0), values.size(1), {}};
-  Tensor packed = torch::stable::new_empty(values, {Weight::bytes(header)}, ScalarType::Byte);
+  Tensor packed = packed_buffer(values, header);
   auto* to = mutable_data<char>(packed);
-  std::memcpy(to, &header, sizeof(Header));
   const Weight weight = Weight::at(to);
   with_type(values, [&](auto* from) {
     using T = std::remove_pointer_t<decltype(from)>;
@@ -72,9 +71,8 @@ inline Tensor pack_quantized(Tensor codes, Tensor scales, std::optional<Tensor> 
   check(scales.scalar_type() == ScalarType::Half, "scales are not float16");
   const Header header{MAGIC, bits == 4 ? Kind::bits4 : Kind::bits8, static_cast<int32_t>(group), minima.has_value(), rows,
                       inputs, {}};
-  Tensor packed = torch::stable::new_empty(codes, {Weight::bytes(header)}, ScalarType::Byte);
+  Tensor packed = packed_buffer(codes, header);
   auto* to = mutable_data<char>(packed);
-  std::memcpy(to, &header, sizeof(Header));
   const auto* lowest = minima.has_value() ? data<uint16_t>(*minima) : nullptr;
   in_parallel(Weight::at(to).blocks(), 1, [&](int64_t first, int64_t last) {
     for (int64_t number = first; number < last; ++number) {

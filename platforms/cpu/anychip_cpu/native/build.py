@@ -99,15 +99,18 @@ def build(variant: Variant, output: Path, extra: Sequence[str] = ()) -> None:
 def build_chosen(folder: Path, choice: str) -> Iterator[str]:
     """Build a variant into `folder`: one by name, which need not run here, or the best one here for `auto`.
 
-    Yields what was done. Raises `UserError` where it cannot be.
+    Yields what was done, or why nothing can be. Raises `UserError` for another name, and where compiling fails.
     """
-    named = [variant for variant in VARIANTS if variant.name == choice]
-    chosen = named or (list(supported_variants()[:1]) if choice == "auto" else [])
-    if not chosen:
-        names = ", ".join(variant.name for variant in VARIANTS)
-        raise UserError(f"There are no native kernels {choice!r} to build here.", f"--native-kernels can be: {names}.")
-    if (reason := obstacle()) is not None:
-        raise UserError(f"The native kernels cannot be built: {reason}.", "Without them torch's operators run.")
+    chosen = [variant for variant in VARIANTS if variant.name == choice]
+    names = ", ".join(variant.name for variant in VARIANTS)
+    if choice == "auto":
+        chosen = [variant for variant in supported_variants() if variant.tested][:1]
+    elif not chosen:
+        raise UserError(f"There are no native kernels {choice!r} to build.", f"--native-kernels can be: {names}.")
+    reason = obstacle() if chosen else f"this processor has none of {names}"
+    if reason is not None:
+        yield f"no native kernels, as {reason}; torch's operators run"
+        return
     for variant in chosen:
         output = library_path(folder, variant)
         if not output.is_file():

@@ -54,7 +54,8 @@ def open_library(cache: Path, choice: str = "auto") -> Search:
     for variant in variants if loadable() else ():
         for path in (PREBUILT / f"{variant.name}.so", library_path(cache, variant)):
             if path.is_file():
-                return Search(load(variant, path), f"native kernels: {variant.name}")
+                untested = "" if variant.tested else ", which were never tested"
+                return Search(load(variant, path), f"native kernels: {variant.name}{untested}")
     reason = obstacle()
     if not variants:
         reason = "this processor has none of " + ", ".join(variant.name for variant in VARIANTS)
@@ -75,7 +76,7 @@ def build_missing(search: Search, cache: Path) -> Search:
 def _candidates(choice: str) -> tuple[Variant, ...]:
     supported = supported_variants()
     if choice == "auto":
-        return supported
+        return tuple(variant for variant in supported if variant.tested)
     chosen = tuple(variant for variant in supported if variant.name == choice)
     if not chosen:
         names = ", ".join(variant.name for variant in supported) or "none"
