@@ -24,7 +24,7 @@ cache=$(mktemp -d)
 trap 'rm -rf "$cache"' EXIT
 export ANYCHIP_CACHE_DIR=$cache PYTHONPATH=core:platforms/cpu:.
 "$python" -m anychip_cpu.native.build --into "$cache/native" --option=-fsanitize=address,undefined \
-  --option=-fno-sanitize-recover=all --option=-fno-omit-frame-pointer --option=-g1 $variant
+  --option=-fno-sanitize-recover=all --option=-fno-omit-frame-pointer --option=-g1 --option=-O1 $variant
 
 # What the compiled library needs and the interpreter lacks has to be loaded before everything else.
 preload=$(for name in libasan.so libubsan.so libstdc++.so.6; do g++ -print-file-name=$name; done | paste -sd:)
