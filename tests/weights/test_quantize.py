@@ -10,7 +10,7 @@ from anychip.weights.scheme import Scheme, scheme_of, schemes
 from anychip.weights.weight import Part, Weight
 
 SCHEMES = [scheme for name in ("int4", "int8", "fp8") for scheme in schemes(name)]
-STEPS = {("int4", True): 15, ("int4", False): 16, ("int8", False): 254}
+STEPS = {(4, True): 15, (4, False): 16, (8, False): 254}
 """Steps between the lowest and the highest code."""
 
 
@@ -32,9 +32,9 @@ def test_no_value_moves_by_more_than_half_a_step(scheme, dtype):
         assert (off <= groups.abs() / 16 + groups.abs().amax(-1, keepdim=True) * 2.0**-16).all()
         return
     span = groups.amax(-1) - groups.amin(-1) if scheme.zero_points else 2 * groups.abs().amax(-1)
-    step = span / STEPS[scheme.format, scheme.zero_points] * 1.01 + 2.0**-24
+    step = span / STEPS[scheme.bits, scheme.zero_points] * 1.01 + 2.0**-24
     # A signed code of 4 bits has no counterpart of its extreme, so that a whole step may be missing there.
-    assert (off.amax(-1) <= step * (1.0 if scheme.format == "int4" and not scheme.zero_points else 0.58)).all()
+    assert (off.amax(-1) <= step * (1.0 if scheme.bits == 4 and not scheme.zero_points else 0.58)).all()
 
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=str)

@@ -37,13 +37,13 @@ def test_matrices_of_several_types_are_fused():
     fused = concatenate(weights)
     assert fused is not None
     assert fused.quantization is not None
-    assert (fused.quantization.format, fused.quantization.bits, fused.quantization.group_size) == ("int8", 8, 16)
+    assert (fused.quantization.format, fused.quantization.bits, fused.quantization.group_size) == ("kquant", 8, 16)
     expected = torch.cat([weight.dequantize(torch.float32) for weight in weights])
     torch.testing.assert_close(fused.dequantize(torch.float32), expected, rtol=1e-5, atol=1e-5)
     narrow = concatenate(weights[:2])
     assert narrow is not None
     assert narrow.quantization is not None
-    assert (narrow.quantization.format, narrow.quantization.bits) == ("int4", 4)
+    assert (narrow.quantization.format, narrow.quantization.bits) == ("kquant", 4)
     torch.testing.assert_close(narrow.dequantize(torch.float32), expected[:6], rtol=1e-5, atol=1e-5)
 
 

@@ -66,7 +66,7 @@ class Capabilities:
     attention_kinds: tuple[AttentionKind, ...] = ("full", "sliding")
     """Kinds of KV its attention reads."""
     weight_formats: tuple[str, ...] = ()
-    """Quantized formats kept as they are (`int4`, `int8`, `fp8`); all else is dequantized at load."""
+    """Quantized formats kept as they are: `int4`, `int8`, `fp8` as `--quantization` makes them, and `kquant`."""
     kv_cache_dtypes: tuple[str, ...] = ()
     """Types of KV cache beside the model's own: `int8`, with a scale for each head of each token."""
     refused_references: tuple[str, ...] = ()

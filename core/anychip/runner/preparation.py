@@ -22,7 +22,7 @@ class Preparation:
         self._scheme = scheme
         self._dtype = dtype
         self._kept = scheme is not None and scheme.format in platform.capabilities.weight_formats
-        self._count = self._quantized = 0
+        self._count = self._quantized = self._mixed = 0
         self.saved = 0
         """Bytes of all matrices in the model's type, less those in the formats they are kept in."""
 
@@ -32,15 +32,18 @@ class Preparation:
         if self._scheme is not None and fits(weight, self._scheme):
             self._quantized += 1
             weight = quantize(weight, self._scheme)
-            if not self._kept:
-                weight = weight.dequantized(self._dtype)
+        quantization, formats = weight.quantization, self._platform.capabilities.weight_formats
+        if quantization is not None and quantization.format not in formats:
+            self._mixed += 1
+            weight = weight.dequantized(self._dtype)
         self.saved += weight.shape[0] * weight.shape[1] * self._dtype.itemsize - weight.nbytes
         return self._platform.prepare_weight(weight)
 
     def note(self) -> str:
-        """A line for the start-up log; empty where nothing was asked for."""
+        """A line for the start-up log; empty where there is nothing to say."""
         if self._scheme is None:
-            return ""
+            mixed = f"weights: {self._mixed} matrices joined from several types dequantized to {str(self._dtype)[6:]}"
+            return mixed if self._mixed else ""
         name, group, rest = self._scheme.format, self._scheme.group_size, self._count - self._quantized
         line = f"quantization: {name}, {self._quantized} of {self._count} matrices"
         if rest:

@@ -67,7 +67,8 @@ class TorchRunner(Runner):
         if runs_out(lambda: load_weights(model, stream, device, prepare)):
             raise weights_too_large(expected, free)
         self._model, self._ops = lower_model(self.platform, model, spec), ops
-        notes = (*self.platform.notes(), prepare.note() or dequantized_note(source, spec), describe(ops))
+        lost = "" if self.config.quantization else dequantized_note(source, spec)
+        notes = (*self.platform.notes(), prepare.note(), lost, describe(ops))
         pooled = self._pooled_model
         return ModelInfo(
             kv_specs=model.kv_specs,

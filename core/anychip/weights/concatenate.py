@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import torch
 
+from anychip.weights.scheme import GROUP_SIZES
 from anychip.weights.weight import Quantization, Weight
 
 
@@ -64,6 +65,7 @@ def _aligned(weight: Weight, group: int, widest: Quantization) -> Weight:
     zero_point = torch.zeros_like(scale) if quantization.zero_point is None else quantization.zero_point.float()
     aligned = replace(
         widest,
+        format="int4" if widest.bits == 4 and group >= GROUP_SIZES[0] else "kquant",
         group_size=group,
         scale=scale.repeat_interleave(repeats, dim=1),
         zero_point=(zero_point + offset).repeat_interleave(repeats, dim=1),

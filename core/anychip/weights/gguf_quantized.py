@@ -13,15 +13,17 @@ FORMATS = {
     "Q4_0": "int4",
     "Q4_1": "int4",
     "Q5_0": "int8",
-    "Q5_1": "int8",
+    "Q5_1": "kquant",
     "Q8_0": "int8",
-    "Q2_K": "int4",
-    "Q3_K": "int4",
+    "Q2_K": "kquant",
+    "Q3_K": "kquant",
     "Q4_K": "int4",
-    "Q5_K": "int8",
-    "Q6_K": "int8",
+    "Q5_K": "kquant",
+    "Q6_K": "kquant",
 }
-"""Types that are kept, and what a platform calls them: the smallest of its codes that hold theirs."""
+"""Types that are kept, and what a platform calls them."""
+FOUR_BITS = ("Q4_0", "Q4_1", "Q2_K", "Q3_K", "Q4_K")
+"""Types whose codes fit 4 bits; those of the others take 8."""
 GROUP = 32
 """Values of a block of the plain types."""
 
@@ -44,7 +46,7 @@ def quantized(raw: torch.Tensor, type_name: str, block_bytes: int, shape: tuple[
         scale = scale.half()  # as it was stored
     quantization = Quantization(
         format=FORMATS[type_name],
-        bits=8 if FORMATS[type_name] == "int8" else 4,
+        bits=4 if type_name in FOUR_BITS else 8,
         group_size=group,
         scale=scale.reshape(rows, columns // group),
         zero_point=zero_point,

@@ -49,5 +49,8 @@ def schemes(name: str) -> Iterator[Scheme]:
         yield from (Scheme(name, 4, group, points, "none") for group in GROUP_SIZES for points in (True, False))
     elif name == "int8":
         yield from (Scheme(name, 8, group, False, "token") for group in (0, *GROUP_SIZES))
+    elif name == "kquant":
+        yield from (Scheme(name, bits, 16, points, "none") for bits in (4, 8) for points in (True, False))
+        yield Scheme(name, 8, GROUP_SIZES[0], True, "none")
     elif name == "fp8":
         yield Scheme(name, 8, 0, False, "token")

@@ -20,7 +20,8 @@ class Part:
 class Quantization:
     """How integer values become numbers: (value - zero_point) * scale, a scale for each group of inputs.
 
-    `format` is int4, int8 or fp8 (whose values are floats), `bits` 4 or 8, `group_size` the inputs that share a scale
+    `format` is int4 (groups of 32 or more), int8 (symmetric), fp8 (whose values are floats), or kquant: groups of 16,
+    or 8 bits with zero points. `bits` is 4 or 8, `group_size` the inputs that share a scale
     (0: the whole row), `scale` [N, K / group_size] float, `zero_point` the same shape or None (symmetric). `activation`
     says what may become of activations: `none`, `token` (one scale a token or finer, at run time) or `static`.
     """

@@ -39,7 +39,7 @@ class CpuPlatform(TorchPlatform):
             batched_tokens=512,
             memory_utilization=0.5,
             kv_cache_dtypes=("int8",),
-            weight_formats=("int4", "int8") if self._native.library else (),
+            weight_formats=("int4", "int8", "kquant") if self._native.library else (),
             collective_backend="gloo",
         )
 
