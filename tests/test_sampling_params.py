@@ -25,6 +25,8 @@ REFUSED = [
     ("frequency_penalty", -2.1),
     ("repetition_penalty", 0),
     ("repetition_penalty", -1),
+    ("repetition_penalty", 1.1e-308),
+    ("repetition_penalty", 1e308),
     ("max_tokens", -5),
     ("max_tokens", -1),
     ("max_tokens", 2**31),
@@ -154,5 +156,5 @@ def test_a_refusal_reads_like_a_sentence():
         SamplingParams(temperature=3)
     with pytest.raises(RequestError, match=r"^top_p must be above 0 and at most 1, got 0\.$"):
         SamplingParams(top_p=0)
-    with pytest.raises(RequestError, match=r"^repetition_penalty must be above 0, got 0\.$"):
+    with pytest.raises(RequestError, match=r"^repetition_penalty must be between 0.001 and 1000, got 0\.$"):
         SamplingParams(repetition_penalty=0)

@@ -147,7 +147,7 @@ _CHECKS: tuple[Callable[[Any], None], ...] = (
     _number("min_p", 0, 1),
     _number("presence_penalty", -2, 2),
     _number("frequency_penalty", -2, 2),
-    _number("repetition_penalty", 0, math.inf, open_low=True),
+    _number("repetition_penalty", 0.001, 1000),  # beyond, logits may be no finite numbers
     _number("seed", -_SEED_LIMIT, _SEED_LIMIT - 1, integer=True),
     _number("min_tokens", 0, 2**31 - 1, integer=True),
     _number("max_tokens", 0, 2**31 - 1, integer=True),

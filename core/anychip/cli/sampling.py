@@ -23,7 +23,7 @@ class SamplingOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Sample among this many of the likeliest tokens; 0 takes all."""
     min_p: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     """Leave out tokens less likely than this part of the likeliest one's probability."""
-    repetition_penalty: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    repetition_penalty: Annotated[float, msgspec.Meta(ge=0.001, le=1000)] | None = None
     """Make tokens that occurred before less likely; 1 changes nothing."""
     stop: tuple[str, ...] = ()
     """A text that ends the answer."""
