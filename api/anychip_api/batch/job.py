@@ -52,6 +52,7 @@ class Job:
         self._counts = {"total": 0, "completed": 0, "failed": 0}
         self._usage = Usage()
         self._problems: list[Problem] = []
+        self._left: set[str] = set()
         self._files: dict[str, str] = {}
         self._cancel = asyncio.Event()
 
@@ -71,7 +72,7 @@ class Job:
         results = _Results(store)
         try:
             found = await asyncio.to_thread(scan, self._source.path, (self.request.endpoint,), MOST_REQUESTS)
-            self._problems, self._counts["total"] = found.problems, len(found.ids)
+            self._problems, self._left, self._counts["total"] = found.problems, found.ids, len(found.ids)
             if self._problems:
                 self._become("failed")
                 return
@@ -92,6 +93,7 @@ class Job:
             if not result.was_run:
                 raise EngineDeadError(service.engine.last_words)
             self._usage.add(result)
+            self._left.discard(result.custom_id)
             self._counts["completed" if result.went_well else "failed"] += 1
             results.add(result)
 
@@ -112,9 +114,8 @@ class Job:
 
     def _finish(self, outcome: str, results: _Results, store: FileStore) -> None:
         if outcome in _OUTCOMES:
-            for line in read_lines(self._source.path):
-                if line.custom_id not in results.ids:
-                    results.add(unanswered(line.custom_id, *_OUTCOMES[outcome]))
+            for custom_id in sorted(self._left):
+                results.add(unanswered(custom_id, *_OUTCOMES[outcome]))
         else:
             self._become("finalizing")
         for kind, path in results.paths():
@@ -158,7 +159,6 @@ class _Results:
     """The output and the error file of a batch, each written once there is something for it."""
 
     def __init__(self, store: FileStore) -> None:
-        self.ids: set[str] = set()
         self._store = store
         self._open: dict[str, Any] = {}
         self._paths: dict[str, Path] = {}
@@ -170,7 +170,6 @@ class _Results:
             self._paths[kind] = self._store.new_path()
             self._open[kind] = self._paths[kind].open("wb")
         self._open[kind].write(result.line())
-        self.ids.add(result.custom_id)
 
     def paths(self) -> Iterator[tuple[str, Path]]:
         """Where each file lies; nothing more can be added."""
