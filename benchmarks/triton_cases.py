@@ -110,41 +110,41 @@ def attention_error(
 
 
 def decode_cases() -> Iterator[Timed]:
-    """Rows with one token: an 8B and a 0.6B model's heads; tiles on two of them."""
+    """Rows with one token: an 8B and a 0.6B model's heads; tiles on some of them."""
     for rows, context in ((1, 1000), (1, 32000), (8, 1000), (32, 1000), (32, 8000), (128, 1000), (256, 1000)):
-        yield attention_case(f"decode 32/8x128 {rows}x{context}", [(context, 1)] * rows, 32, 8, 128, Tiles())
+        for overlap in (False, True):
+            label = f"decode 32/8x128 {rows}x{context}{' overlap' if overlap else ''}"
+            yield attention_case(label, [(context, 1)] * rows, 32, 8, 128, Tiles(), overlap)
     yield attention_case("decode 32/8x128 ragged", [(37 * i % 4000 + 1, 1) for i in range(64)], 32, 8, 128, Tiles())
     yield attention_case("decode 32/8x128 long+63", [(64000, 1)] + [(500, 1)] * 63, 32, 8, 128, Tiles())
     for rows in (1, 32, 128):
-        yield attention_case(f"decode 16/8x128 {rows}x1000", [(1000, 1)] * rows, 16, 8, 128, Tiles())
+        yield attention_case(f"decode 16/8x128 {rows}x1000 overlap", [(1000, 1)] * rows, 16, 8, 128, Tiles(), True)
     for dim in (64, 80, 96, 256):
         yield attention_case(f"decode 32/8x{dim} 32x2000", [(2000, 1)] * 32, 32, 8, dim, Tiles())
-    for keys, warps, stages in (
-        (64, 4, 3), (64, 4, 6), (64, 4, 8), (128, 4, 4), (128, 8, 6), (32, 4, 6), (32, 4, 8), (32, 2, 8), (64, 2, 6),
-    ):  # fmt: skip
-        tiles = Tiles(given_context=Tile(16, keys, warps, stages))
-        for rows, context in ((1, 1000), (32, 8000), (128, 1000)):
-            label = f"decode tile {keys} keys {warps} warps {stages} stages {rows}x{context}"
-            yield attention_case(label, [(context, 1)] * rows, 32, 8, 128, tiles)
-    for waves in (1, 3, 4, 8):
-        for rows, context in ((1, 1000), (1, 32000), (8, 1000), (32, 8000)):
+    for keys, warps, stages in ((64, 4, 6), (64, 2, 4), (64, 2, 6), (128, 4, 4), (32, 2, 6), (128, 8, 4)):
+        for waves in (4, 8):
+            tiles = Tiles(given_context=Tile(16, keys, warps, stages), waves=waves)
+            for rows, context in ((1, 1000), (8, 1000), (32, 1000), (1, 32000), (128, 1000)):
+                label = f"decode tile {keys} keys {warps} warps {stages} stages {waves} waves {rows}x{context}"
+                yield attention_case(label, [(context, 1)] * rows, 32, 8, 128, tiles, True)
+    for waves in (2, 4, 6, 12, 16):
+        for rows, context in ((1, 1000), (1, 32000), (8, 1000), (32, 1000), (32, 8000)):
             label = f"decode waves {waves} {rows}x{context}"
-            yield attention_case(label, [(context, 1)] * rows, 32, 8, 128, Tiles(waves=waves))
+            yield attention_case(label, [(context, 1)] * rows, 32, 8, 128, Tiles(waves=waves), True)
 
 
 def query_cases() -> Iterator[Timed]:
     """Rows with several tokens, and what torch's own attention reaches on the same."""
-    for cached, new in ((0, 8192), (0, 1024), (7000, 1024), (7000, 64)):
+    for cached, new in ((0, 8192), (0, 1024), (7000, 1024), (7000, 64), (7000, 4)):
         yield attention_case(f"extend 32/8x128 {new} on {cached}", [(cached, new)], 32, 8, 128, Tiles())
     yield attention_case("extend 32/8x128 64 rows 128 on 512", [(512, 128)] * 64, 32, 8, 128, Tiles())
     for dim in (64, 96, 256):
         yield attention_case(f"extend 32/8x{dim} 4096 on 0", [(0, 4096)], 32, 8, dim, Tiles())
-    for rows, keys, warps, stages in (
-        (128, 64, 4, 4), (128, 64, 8, 2), (128, 64, 8, 6), (128, 128, 8, 3), (128, 128, 8, 4), (64, 64, 4, 4),
-        (64, 64, 4, 6), (64, 128, 4, 3), (128, 128, 4, 3),
-    ):  # fmt: skip
-        label = f"extend tile {rows}x{keys} {warps} warps {stages} stages 8192 on 0"
-        yield attention_case(label, [(0, 8192)], 32, 8, 128, Tiles(given_query=Tile(rows, keys, warps, stages)))
+    for rows, keys, warps, stages in ((128, 64, 4, 6), (128, 64, 8, 4), (128, 128, 8, 6), (64, 64, 4, 3)):
+        for cached, new in ((0, 8192), (0, 1024)):
+            label = f"extend tile {rows}x{keys} {warps} warps {stages} stages {new} on {cached}"
+            tiles = Tiles(given_query=Tile(rows, keys, warps, stages))
+            yield attention_case(label, [(cached, new)], 32, 8, 128, tiles)
     yield Timed("extend torch sdpa 8192", 4 * 8192 * 4096.5 * 32 * 128, "TFLOP/s", torch_prefill)
 
 
@@ -182,14 +182,12 @@ def vector_cases() -> Iterator[Timed]:
     """One token: torch, and variants."""
     for inputs, rows in VECTORS:
         yield torch_linear(inputs, rows, 1)
-        for block, depth, warps in ((1, 1024, 4), (2, 1024, 4), (4, 1024, 4), (8, 1024, 4), (4, 512, 2), (8, 512, 4)):
-            for overlap in (False, True):
-                if overlap and block not in (2, 4):
-                    continue
-                yield vector_case(inputs, rows, block, min(depth, inputs), warps, overlap)
-    for activation, norm in (("silu", False), ("", True)):
-        for inputs, rows in ((1024, 3072), (4096, 14336)):
-            yield vector_case(inputs, rows, 4, 1024, 4, True, activation, norm)
+        for block, depth, warps in ((2, 1024, 4), (4, 512, 2), (2, 512, 2), (1, 1024, 2)):
+            yield vector_case(inputs, rows, block, min(depth, inputs), warps, True)
+    for activation, norm in (("silu", False), ("", True), ("silu", True)):
+        for inputs, rows in ((1024, 3072), (4096, 14336), (4096, 6144)):
+            for block, depth, warps in ((2, 1024, 4), (4, 512, 2), (4, 1024, 4)):
+                yield vector_case(inputs, rows, block, depth, warps, True, activation, norm)
 
 
 def vector_case(
@@ -238,15 +236,12 @@ def torch_linear(inputs: int, rows: int, tokens: int) -> Timed:
 
 def thin_cases() -> Iterator[Timed]:
     """Few tokens: torch, and variants."""
-    for tokens in (8, 32):
+    for tokens in (8, 64):
         for inputs, rows in ((1024, 4096), (2048, 1024), (4096, 6144), (4096, 4096), (4096, 28672), (14336, 4096)):
             yield torch_linear(inputs, rows, tokens)
-            columns = max(16, tokens)
-            for block, depth, split, stages in (
-                (64, 128, 1, 4), (64, 128, 2, 4), (64, 128, 4, 4), (32, 128, 2, 4), (32, 256, 2, 3), (16, 256, 1, 4),
-                (64, 256, 2, 3), (128, 128, 2, 3),
-            ):  # fmt: skip
-                yield thin_case(inputs, rows, tokens, ThinShape(block, columns, depth, split, 4, stages))
+            for depth, split, stages in ((128, 1, 4), (128, 2, 4), (128, 4, 4), (128, 2, 5), (64, 2, 6), (64, 4, 8)):
+                shape = ThinShape(64, max(16, tokens), depth, split, 4, stages)
+                yield thin_case(inputs, rows, tokens, shape)
 
 
 def thin_case(inputs: int, rows: int, tokens: int, shape: ThinShape) -> Timed:
@@ -261,7 +256,7 @@ def thin_case(inputs: int, rows: int, tokens: int, shape: ThinShape) -> Timed:
             out: Any = x.new_empty(tokens, rows)
             multiply_thin[(shape.tiles(rows), shape.split)](
                 x, matrices[index % len(matrices)], None, out, partial, counters, tokens, inputs, inputs, N=rows,
-                K=inputs, BIAS=False, ACTIVATION="", OVERLAP=False, **shape.launch,
+                K=inputs, BIAS=False, ACTIVATION="", **shape.launch, **chip(True).order,
             )  # fmt: skip
             return out
 

@@ -52,7 +52,8 @@ class Subject:
 
 def chip(overlap: bool = False) -> Chip:
     """The first device."""
-    return Chip(torch.cuda.get_device_properties(0).multi_processor_count, overlap)
+    properties = torch.cuda.get_device_properties(0)
+    return Chip(properties.multi_processor_count, overlap, properties.shared_memory_per_block_optin)
 
 
 def check_one(name: str) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 from triton_cases import Timed, cases
+from triton_choices import choice_cases
 from triton_device import check_one
 
 from anychip.ops.registry import OPS
@@ -61,7 +62,11 @@ def report(case: Timed) -> dict[str, object]:
 
 def chosen(patterns: list[str]) -> list[Timed]:
     """The cases whose name holds one of the patterns, or all."""
-    return [case for case in cases() if not patterns or any(pattern in case.name for pattern in patterns)]
+    return [
+        case
+        for case in (*cases(), *choice_cases())
+        if not patterns or any(pattern in case.name for pattern in patterns)
+    ]
 
 
 def warm(patterns: list[str]) -> None:

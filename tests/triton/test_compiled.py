@@ -8,13 +8,14 @@ from tests.triton.mode import require_triton
 
 require_triton(interpreted=False)
 
-from tests.triton.fake_device import TARGETS, Compiled, compiled, programs, use
+from tests.triton.fake_device import SHARED, TARGETS, Compiled, compiled, programs, use
 
 from anychip.ops.attention_cases import batch_inputs, shuffled_table
 from anychip.ops.bind import bind
 from anychip.ops.op import OpSpec
 from anychip.ops.parts import Ops
 from anychip.plugin.contract import KVSpec, Plane
+from anychip.triton.attention import Attention
 from anychip.triton.chip import Chip
 from anychip.triton.codes import prepare_codes
 from anychip.triton.provider import TritonKernels
@@ -38,7 +39,7 @@ MATRIX = {"sm_80": "mma.sync", "sm_90": "wgmma", "sm_100": "tcgen05", "gfx942": 
 
 
 def ops_for(target: str, spec: OpSpec) -> Ops:
-    return bind(TritonKernels(Chip(132, overlap=target in OVERLAPS)).kernels(spec), spec)
+    return bind(TritonKernels(Chip(132, target in OVERLAPS, SHARED[target])).kernels(spec), spec)
 
 
 def attend(target: str, dim: int) -> None:
@@ -56,6 +57,12 @@ def attend(target: str, dim: int) -> None:
     ops.kv_write(k, k, cache, plan)
     ops.paged_attention(q, cache, plan, 0.1, 30.0, q[0, :, 0].contiguous())
     ops.paged_attention(q, cache, plan, 0.1)
+    for chip in (
+        Chip(1, shared_memory=SHARED[target]),
+        Chip(132, shared_memory=SHARED[target]),
+    ):  # large and small tiles
+        attention = Attention(chip, 32)
+        attention.paged_attention(q, cache, attention.plan_attention(inputs, layer, 16), 0.1)
 
 
 def multiply(target: str) -> None:
@@ -94,6 +101,15 @@ def decode_weights(target: str) -> None:
     ops.linear(x, coded, x[0, :256])
 
 
+def choose(target: str) -> None:
+    """Both ways to choose a token."""
+    ops = ops_for(target, OpSpec("bfloat16", 1024, 16, 8, 128, 1000, 2048))
+    logits = torch.zeros(2, 151936)
+    ops.greedy(logits)
+    for candidates in (0, 50):
+        ops.sample(logits, *(torch.ones(2) for _ in range(4)), torch.ones(2, 2), candidates)
+
+
 def weight(rows: int, columns: int) -> Weight:
     return Weight(torch.zeros(rows, columns, dtype=torch.bfloat16), (rows, columns))
 
@@ -115,6 +131,7 @@ def test_attention_compiles(target: str, dim: int) -> None:
 def test_rows_compile(target: str) -> None:
     use(target)
     multiply(target)
+    choose(target)
     assert problems(target) == []
 
 
@@ -140,6 +157,7 @@ def test_nothing_is_left_out() -> None:
     multiply("sm_90")
     mix("sm_90")
     decode_weights("sm_90")
+    choose("sm_90")
     launched = {found.name for found in compiled()}
     entries = {name for name, program in programs().items() if "OVERLAP" in program.arg_names and name not in STEPS}
     assert launched == entries

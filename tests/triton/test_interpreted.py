@@ -19,13 +19,19 @@ from anychip.ops.attention_cases import batch_inputs, shuffled_table
 from anychip.ops.bind import bind
 from anychip.ops.op import OpSpec
 from anychip.ops.parts import Ops
+from anychip.ops.registry import OPS as ALL_OPS
 from anychip.ops.shapes import normal
 from anychip.plugin.contract import KVSpec, Plane
 from anychip.testing.compare import normalized_error
 from anychip.testing.op_checks import check_op
+from anychip.triton.chip import Chip
+from anychip.triton.sampling import Sampling
 from anychip.weights.weight import Weight
 
-OPS = ("rms_norm", "add_rms_norm", "silu_mul", "gelu_mul", "embedding", "linear", "paged_attention", "route")
+OPS = (
+    "rms_norm", "add_rms_norm", "silu_mul", "gelu_mul", "embedding", "linear", "paged_attention", "route", "greedy",
+    "sample",
+)  # fmt: skip
 SLOW_OPS = ("rope", "norm_linear", "gated_mlp", "kv_write", "qk_norm_rope_kv_write", "experts")
 """In the interpreter, so on one shape: three query heads a cached head."""
 RAGGED = ((700, 1), (3, 1), (64, 1), (0, 1), (511, 1), (5, 70), (300, 9), (0, 2))
@@ -131,3 +137,11 @@ def test_split_inputs_add_up_each_time(tokens: int, dtype: str) -> None:
         right = x.double() @ weight.double().T
         assert normalized_error(linear(x, Weight(weight, (70, 1100)), None), right) < TOLERANCE[dtype]
         assert normalized_error(linear(x, Weight(weight.roll(1), (70, 1100)), None), right) > 0.1
+
+
+@pytest.mark.parametrize("lanes", [16, 64])
+def test_a_lane_that_hides_tokens_makes_the_search_go_over_all(lanes: int) -> None:
+    op, spec = ALL_OPS["sample"], OpSpec("float32", 64, 4, 4, 16, 211)
+    for case in op.generate(torch.Generator().manual_seed(2), spec):
+        wanted = op.reference(*case.arguments)[0]
+        assert torch.equal(Sampling(Chip(6), lanes).sample(*case.arguments)[0], wanted), case.label

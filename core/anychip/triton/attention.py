@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 
 from anychip.ops.attention import AttentionInputs
+from anychip.ops.shapes import dtype_of
 from anychip.plugin.contract import KVSpec
 from anychip.triton.cache import PagedCache
 from anychip.triton.chip import Chip
@@ -46,8 +47,12 @@ class Attention:
         plane = spec.planes[0]
         kv_heads, dim = plane.shape
         group = self.num_heads // kv_heads
+        tokens = inputs.positions.shape[0] - inputs.num_single
+        tile = self.tiles.query(
+            dtype_of(plane.dtype), dim, tokens * self.num_heads, inputs.max_query * group, self.chip
+        )
         pieces = max(1, self.tiles.waves * self.chip.processors // kv_heads)
-        return make_plan(inputs, spec, block_size, pieces, group, self.tiles.query(plane.dtype, dim), self.chip)
+        return make_plan(inputs, spec, block_size, pieces, group, tile, self.chip)
 
     def paged_attention(
         self,
@@ -90,7 +95,7 @@ def _attend_contexts(
         SOFTCAP=scoring.softcap > 0, SINKS=scoring.sinks is not None, **_blocks(tile, dim), **tile.launch, **chip.order,
     )  # fmt: skip
     join_pieces[(plan.inputs.num_single, heads)](
-        partial, statistics, contexts.row_pieces, out, D=dim, BLOCK_D=padded(dim), BLOCK_P=16, **chip.order
+        partial, statistics, contexts.row_pieces, out, D=dim, BLOCK_D=padded(dim), BLOCK_P=32, num_warps=2, **chip.order
     )
 
 

@@ -15,6 +15,8 @@ class Chip:
 
     processors: int
     overlap: bool = False
+    shared_memory: int = 64 * 1024
+    """Bytes of fast memory that one program may use."""
 
     @property
     def order(self) -> dict[str, bool]:

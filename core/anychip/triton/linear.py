@@ -17,21 +17,27 @@ from anychip.triton.shapes import thin_shape, vector_shape
 from anychip.triton.split import Counters, partial_sums
 from anychip.weights.weight import Weight
 
+MOST_TOKENS = 32
+MOST_ROWS = 4096
+"""Where the library's products begin to be faster: with more tokens, or with more rows of output for several tokens."""
+MOST_NORMED = 2048
+"""Inputs up to which one launch that normalizes too is faster than two: every program reads the whole token."""
+
 
 @dataclass(frozen=True, slots=True)
 class Linears:
-    """The linear ops of one loaded model; `max_thin` is the most tokens that are multiplied here."""
+    """The linear ops of one loaded model."""
 
     chip: Chip
     rows: Rows
-    max_thin: int = 64
     counters: Counters = field(default_factory=Counters)
 
     def linear(self, x: torch.Tensor, weight: Weight, bias: torch.Tensor | None) -> torch.Tensor:
         """See anychip.ops.linear.linear."""
         if isinstance(weight.prepared, Codes):
             return CodedLinear(self.chip, self.counters).linear(x, weight.prepared, bias)
-        if x.shape[0] > self.max_thin:
+        tokens = x.shape[0]
+        if tokens > MOST_TOKENS or (tokens > 1 and weight.shape[0] > MOST_ROWS):
             return functional.linear(x, _values(weight), bias)
         return self._multiply(x, _values(weight), bias, "")
 
@@ -45,7 +51,7 @@ class Linears:
         bias: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See anychip.ops.composite.norm_linear."""
-        if x.shape[0] == 1 and weight.prepared is None:
+        if x.shape[0] == 1 and x.shape[1] <= MOST_NORMED and weight.prepared is None:
             return self._normalize_and_multiply(x, residual, norm_weight, eps, _values(weight), bias, "")
         if residual is None:
             return self.linear(self.rows.rms_norm(x, norm_weight, eps), weight, bias), x
@@ -55,7 +61,7 @@ class Linears:
     def gated_mlp(self, x: torch.Tensor, gate_up: Weight, down: Weight, activation: str) -> torch.Tensor:
         """See anychip.ops.composite.gated_mlp."""
         name = "silu" if activation == "silu" else GELU[activation]
-        if x.shape[0] > self.max_thin or gate_up.prepared is not None:
+        if x.shape[0] > MOST_TOKENS or gate_up.prepared is not None:
             inner = self.rows.gate(self.linear(x, gate_up, None), name)
         else:
             inner = self._multiply(x, _values(gate_up), None, name)
@@ -90,7 +96,7 @@ class Linears:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """One token. -> (y [1, N], x + residual [1, H])."""
         rows = weight.shape[0] // (2 if activation else 1)
-        shape = vector_shape(x.shape[1])
+        shape = vector_shape(x.shape[1], bool(activation), norm_weight is not None)
         out = torch.empty(1, rows, dtype=x.dtype, device=x.device)
         total = x if residual is None else torch.empty(x.shape, dtype=x.dtype, device=x.device)
         multiply_vector[(-(-rows // shape["BLOCK_N"]),)](

@@ -65,7 +65,7 @@ def make_plan(
         block_size=block_size,
         window=window,
         slots=_slots(inputs, block_size, chip),
-        contexts=_contexts(inputs, window, pieces, chip) if inputs.num_single else None,
+        contexts=_contexts(inputs, window, chip, pieces) if inputs.num_single else None,
         queries=_queries(inputs, tile.rows // group, tile, chip) if several else None,
     )
 
@@ -82,12 +82,13 @@ def _slots(inputs: AttentionInputs, block_size: int, chip: Chip) -> torch.Tensor
     return slots
 
 
-def _contexts(inputs: AttentionInputs, window: int, target: int, chip: Chip) -> Contexts:
+def _contexts(inputs: AttentionInputs, window: int, chip: Chip, target: int) -> Contexts:
     rows = inputs.num_single
     row_class = _row_class(rows)
     lines = _lines(row_class)
     programs = _blocks(rows + target, lines)
-    contexts = Contexts(_pieces(inputs, programs * lines), inputs.seq_lens.new_empty(rows, 2))
+    pieces = _pieces(inputs, programs * lines)
+    contexts = Contexts(pieces, pieces.new_empty(rows, 2))
     cut_contexts[(programs,)](
         inputs.seq_lens, contexts.pieces, contexts.row_pieces, rows, target, WINDOW=window, UNIT=UNIT, ROWS=row_class,
         PIECES=lines, **chip.order,

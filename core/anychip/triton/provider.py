@@ -15,6 +15,7 @@ from anychip.triton.experts import Experts
 from anychip.triton.linear import Linears
 from anychip.triton.rotary import Heads
 from anychip.triton.rows import Rows
+from anychip.triton.sampling import Sampling
 
 MAX_HEAD_DIM = 256
 MIN_HEAD_DIM = 16
@@ -22,16 +23,15 @@ MIN_HEAD_DIM = 16
 
 @dataclass(frozen=True, slots=True)
 class TritonKernels:
-    """Kernels for one chip. `max_thin`: the most tokens for which linear layers are multiplied here, not by torch."""
+    """Kernels for one chip."""
 
     chip: Chip
-    max_thin: int = 64
 
     def kernels(self, spec: OpSpec) -> Mapping[str, Kernel]:
         """A kernel by op name, for one loaded model."""
         attention, heads, rows = Attention(self.chip, spec.num_heads), Heads(self.chip), Rows(self.chip)
-        experts = Experts(self.chip)
-        linears = Linears(self.chip, rows, self.max_thin)
+        experts, sampling = Experts(self.chip), Sampling(self.chip)
+        linears = Linears(self.chip, rows)
         return {
             **_kernels(
                 unsupported_attention,
@@ -59,6 +59,8 @@ class TritonKernels:
                 gelu_mul=rows.gelu_mul,
                 embedding=rows.embedding,
                 route=experts.route,
+                greedy=sampling.greedy,
+                sample=sampling.sample,
             ),
         }
 

@@ -33,22 +33,25 @@ class ThinShape:
 
 
 def thin_shape(processors: int, tokens: int, rows: int, inputs: int, gated: bool, dtype: torch.dtype) -> ThinShape:
-    """For 2 to 64 tokens: split until there are two programs a processor, while a program keeps four tiles of input."""
+    """For a few tokens: split until there are two programs a processor, while a program keeps four tiles of input."""
     columns = max(MIN_TOKENS, 1 << (tokens - 1).bit_length())
     block = 32 if dtype.itemsize > 2 else 64
     depth = 128 if dtype.itemsize <= 2 and inputs >= 128 else 64
-    tiles = -(-rows // block)
-    split = 1
-    while tiles * split * 2 <= 2 * processors and inputs // (depth * split * 2) >= 4:
+    tiles, steps, split = -(-rows // block), -(-inputs // depth), 1
+    while tiles * split * 2 <= 2 * processors and steps >= 8 * split:
         split *= 2
+    split = -(-steps // -(-steps // split))  # none is left without input
     return ThinShape(block, columns, depth, split, 4, 3 if gated else 4)
 
 
-def vector_shape(inputs: int) -> dict[str, int]:
+def vector_shape(inputs: int, gated: bool, normed: bool) -> dict[str, int]:
     """Arguments of the launch for one token: output rows and inputs of a program's tile, measured on an H200."""
+    depth = min(1024, max(16, 1 << (inputs - 1).bit_length()))
+    if gated or normed:
+        return {"BLOCK_N": 2 if inputs <= 1024 and gated else 4, "BLOCK_K": depth, "num_warps": 4}
     if 1024 < inputs < 8192:
-        return {"BLOCK_N": 2, "BLOCK_K": 1024, "num_warps": 4}
-    return {"BLOCK_N": 4, "BLOCK_K": min(512, max(16, 1 << (inputs - 1).bit_length())), "num_warps": 2}
+        return {"BLOCK_N": 2, "BLOCK_K": depth, "num_warps": 4}
+    return {"BLOCK_N": 4, "BLOCK_K": min(512, depth), "num_warps": 2}
 
 
 def code_shape(processors: int, tokens: int, rows: int, inputs: int, packed: bool) -> ThinShape:

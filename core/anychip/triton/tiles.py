@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from anychip.ops.shapes import dtype_of
+from anychip.triton.chip import Chip
 
 MIN_ROWS = 16
 """Rows of the smallest matrix instruction."""
@@ -33,7 +33,7 @@ class Tiles:
 
     given_context: Tile | None = None
     given_query: Tile | None = None
-    waves: int = 8
+    waves: int = 4
     """Pieces of context a processor, when there are enough."""
 
     def context(self, dtype: torch.dtype, dim: int, group: int) -> Tile:
@@ -45,16 +45,25 @@ class Tiles:
             return Tile(rows, 32, 4, 2)
         return Tile(rows, 64, 4, 4)
 
-    def query(self, dtype: torch.dtype | str, dim: int) -> Tile:
-        """For tokens times heads: as large as the accumulators allow."""
+    def query(self, dtype: torch.dtype, dim: int, lines: int, longest: int, chip: Chip) -> Tile:
+        """For tokens times heads: as large as accumulators allow, smaller where few would leave processors idle.
+
+        `lines` is how many there are of tokens times heads, over all cached heads, and `longest` a row's most of one.
+        """
         if self.given_query is not None:
             return self.given_query
-        dtype = dtype_of(dtype) if isinstance(dtype, str) else dtype
         if dtype.itemsize > 2:
             return Tile(32, 32, 4, 1)
+        stages = 6 if chip.shared_memory > 128 * 1024 else 3
         if dim > 128:
             return Tile(128, 32, 8, 2)
-        return Tile(128, 64, 8, 3)
+        if longest <= MIN_ROWS:
+            return Tile(MIN_ROWS, 64, 4, min(stages, 4))
+        if lines < 128 * chip.processors:
+            return Tile(64, 64, 4, min(stages, 4))
+        if lines < 512 * chip.processors or stages < 6:
+            return Tile(128, 64, 8, stages)
+        return Tile(128, 128, 8, stages)
 
 
 def padded(size: int) -> int:

@@ -1,7 +1,9 @@
 """Attention of rows that bring one token: the context is read in pieces by as many programs as fill the chip.
 
-pass 1, a program for each piece and cached head:  a row of one piece is done; others leave sums in `partial`
-pass 2, a program for each row and query head:     the pieces of a row are put together
+    pass 1, a program for each piece and cached head:  a row of one piece is done; others leave sums in `partial`
+    pass 2, a program for each row and query head:     the pieces of a row are put together
+
+Putting them together in the last program of a row to finish was slower: one processor then reads what many wrote.
 """
 
 import triton
@@ -43,7 +45,8 @@ def attend_contexts(
         )  # fmt: skip
     if count == 1:
         offsets = (row.to(tl.int64) * kv_heads * G + heads)[:, None] * D + dims[None, :]
-        tl.store(out + offsets, (total / mass[:, None]).to(out.dtype.element_ty), valid)
+        result = total / tl.where(mass > 0.0, mass, 1.0)[:, None]
+        tl.store(out + offsets, result.to(out.dtype.element_ty), valid)
     else:
         lines = (piece.to(tl.int64) * kv_heads + kv_head) * G + members
         tl.store(partial + lines[:, None] * D + dims[None, :], total, valid)
@@ -53,36 +56,28 @@ def attend_contexts(
 
 @triton.jit
 def join_pieces(
-    partial,
-    statistics,
-    row_pieces,
-    out,
-    OVERLAP: tl.constexpr,
-    D: tl.constexpr,
-    BLOCK_D: tl.constexpr,
+    partial, statistics, row_pieces, out, OVERLAP: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr,
     BLOCK_P: tl.constexpr,
-):
-    """Put the pieces of one row and head together; a row without context gets zeros."""
+):  # fmt: skip
+    """Put the pieces of one row and head together, BLOCK_P at a time."""
     take_turn(OVERLAP)
     row, head, heads = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
     first, count = tl.load(row_pieces + row * 2), tl.load(row_pieces + row * 2 + 1)
     if count == 1:
         return
-    dims, members = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_P)
+    dims, part = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_P)
     total = tl.zeros((BLOCK_D,), tl.float32)
     highest, mass = -1.0e30, 0.0
     for start in range(0, count, BLOCK_P):
-        piece = start + members
+        piece = start + part
         valid = piece < count
         lines = (first + piece).to(tl.int64) * heads + head
         peaks = tl.load(statistics + lines * 2, valid, other=LOWEST)
         masses = tl.load(statistics + lines * 2 + 1, valid, other=0.0)
-        mask = valid[:, None] & (dims < D)[None, :]
-        sums = tl.load(partial + lines[:, None] * D + dims[None, :], mask, other=0.0)
+        sums = tl.load(partial + lines[:, None] * D + dims[None, :], valid[:, None] & (dims < D)[None, :], other=0.0)
         higher = tl.maximum(highest, tl.max(peaks, 0))
         shrink, weights = tl.exp2(highest - higher), tl.exp2(peaks - higher)
         total = total * shrink + tl.sum(sums * weights[:, None], 0)
         mass = mass * shrink + tl.sum(masses * weights, 0)
         highest = higher
-    result = total / tl.where(count > 0, mass, 1.0)
-    tl.store(out + (row.to(tl.int64) * heads + head) * D + dims, result.to(out.dtype.element_ty), dims < D)
+    tl.store(out + (row.to(tl.int64) * heads + head) * D + dims, (total / mass).to(out.dtype.element_ty), dims < D)

@@ -10,8 +10,8 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 @triton.jit
 def fold(
     q, total, highest, mass, k_cache, v_cache, table_row, kv_head, kv_heads, query_position, start, end, scale, softcap,
-    BOUNDED: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr, PAGE: tl.constexpr, D:
-    tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
+    BOUNDED: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr, PAGE: tl.constexpr,
+    D: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     """Keys `start` to start + BLOCK_N of a row.
 

@@ -17,14 +17,17 @@ def cut_contexts(
     seq_lens, pieces, row_pieces, num_rows, target, OVERLAP: tl.constexpr, WINDOW: tl.constexpr, UNIT: tl.constexpr,
     ROWS: tl.constexpr, PIECES: tl.constexpr,
 ):  # fmt: skip
-    """Cut the contexts of rows that bring one token into about `target` pieces of equal length, a multiple of UNIT."""
+    """Cut the contexts of rows that bring one token into about `target` pieces of equal length, a multiple of UNIT.
+
+    A row without context is one empty piece. row_pieces [R, 2] gets the first piece and the number of each row.
+    """
     take_turn(OVERLAP)
     rows = tl.arange(0, ROWS)
     length = tl.load(seq_lens + rows, mask=rows < num_rows, other=0)
     low = tl.maximum(length - WINDOW, 0) if WINDOW > 0 else tl.zeros_like(length)
     share = tl.cdiv(tl.sum(length - low, 0), target)
     size = tl.maximum(tl.cdiv(share, UNIT) * UNIT, UNIT)
-    count = tl.cdiv(length - low, size)
+    count = tl.where(rows < num_rows, tl.maximum(tl.cdiv(length - low, size), 1), 0)
     ends = tl.cumsum(count, 0)
     piece = tl.program_id(0) * PIECES + tl.arange(0, PIECES)
     row, number = _locate(piece, ends)
@@ -76,8 +79,8 @@ def cut_queries(
     do_not_specialize_on_alignment=["query_start", "positions", "table"],
 )
 def place_tokens(
-    query_start, positions, table, slots, num_rows, num_tokens, stride_table, OVERLAP: tl.constexpr, SINGLE:
-    tl.constexpr, PAGE: tl.constexpr, ROWS: tl.constexpr, TOKENS: tl.constexpr,
+    query_start, positions, table, slots, num_rows, num_tokens, stride_table, OVERLAP: tl.constexpr,
+    SINGLE: tl.constexpr, PAGE: tl.constexpr, ROWS: tl.constexpr, TOKENS: tl.constexpr,
 ):  # fmt: skip
     """Where each token's key and value go: block * PAGE + entry. Tokens behind the last row go to the null block."""
     take_turn(OVERLAP)

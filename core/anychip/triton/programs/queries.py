@@ -11,9 +11,9 @@ from anychip.triton.programs.plan import PIECE
 @triton.jit(do_not_specialize=["stride_table"], do_not_specialize_on_alignment=["table", "positions"])
 def attend_queries(
     q, k_cache, v_cache, table, positions, pieces, out, sinks, scale, softcap, stride_qt, stride_qh, stride_table,
-    OVERLAP: tl.constexpr, G: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP:
-    tl.constexpr, SINKS: tl.constexpr, TOKENS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D:
-    tl.constexpr,
+    OVERLAP: tl.constexpr, G: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr, WINDOW: tl.constexpr,
+    SOFTCAP: tl.constexpr, SINKS: tl.constexpr, TOKENS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     """Up to TOKENS tokens of one row with the G heads of one cached head: line m holds token m // G, head m % G."""
     take_turn(OVERLAP)

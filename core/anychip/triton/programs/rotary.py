@@ -12,9 +12,9 @@ from anychip.triton.programs.order import take_turn
 @triton.jit(do_not_specialize=["num_tokens"], do_not_specialize_on_alignment=["positions"])
 def prepare_heads(
     q, k, v, q_norm, k_norm, positions, cos_sin, slots, q_out, k_out, v_out, eps, num_tokens, stride_qt, stride_qh,
-    stride_kt, stride_kh, stride_vt, stride_vh, OVERLAP: tl.constexpr, N: tl.constexpr, M: tl.constexpr, D:
-    tl.constexpr, ROTARY: tl.constexpr, NORM_Q: tl.constexpr, NORM_K: tl.constexpr, PAGED: tl.constexpr, PAGE:
-    tl.constexpr, TOKENS: tl.constexpr, BLOCK_D: tl.constexpr,
+    stride_kt, stride_kh, stride_vt, stride_vh, OVERLAP: tl.constexpr, N: tl.constexpr, M: tl.constexpr,
+    D: tl.constexpr, ROTARY: tl.constexpr, NORM_Q: tl.constexpr, NORM_K: tl.constexpr, PAGED: tl.constexpr,
+    PAGE: tl.constexpr, TOKENS: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     """q [T, N, D] -> q_out, contiguous; k and v [T, M, D] -> the cache where PAGED, else k -> k_out, contiguous."""
     take_turn(OVERLAP)
@@ -43,8 +43,8 @@ def prepare_heads(
 
 @triton.jit(do_not_specialize=["num_tokens"])
 def write_heads(
-    k, v, slots, k_cache, v_cache, num_tokens, stride_kt, stride_kh, stride_vt, stride_vh, OVERLAP: tl.constexpr, M:
-    tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr, TOKENS: tl.constexpr, BLOCK_D: tl.constexpr,
+    k, v, slots, k_cache, v_cache, num_tokens, stride_kt, stride_kh, stride_vt, stride_vh, OVERLAP: tl.constexpr,
+    M: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr, TOKENS: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     """k and v [T, M, D] into the cache as they are."""
     take_turn(OVERLAP)
@@ -62,8 +62,8 @@ def write_heads(
 
 @triton.jit
 def _turn(
-    source, norm, positions, cos_sin, token, dims, valid, num_tokens, eps, D: tl.constexpr, ROTARY: tl.constexpr, NORM:
-    tl.constexpr,
+    source, norm, positions, cos_sin, token, dims, valid, num_tokens, eps, D: tl.constexpr, ROTARY: tl.constexpr,
+    NORM: tl.constexpr,
 ):  # fmt: skip
     """One head of some tokens, normalized where NORM, its first ROTARY elements turned: x * cos + partner * sin."""
     HALF: tl.constexpr = ROTARY // 2

@@ -13,26 +13,37 @@ from anychip.triton.programs.order import let_next_start, wait_for_previous
 
 @triton.jit(do_not_specialize=["num_tokens"])
 def multiply_thin(
-    x, weight, bias, out, partial, counters, num_tokens, stride_x, stride_w, N: tl.constexpr, K: tl.constexpr, OVERLAP:
-    tl.constexpr, BIAS: tl.constexpr, ACTIVATION: tl.constexpr, SPLIT: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_N:
-    tl.constexpr, BLOCK_K: tl.constexpr,
+    x, weight, bias, out, partial, counters, num_tokens, stride_x, stride_w, N: tl.constexpr, K: tl.constexpr,
+    OVERLAP: tl.constexpr, BIAS: tl.constexpr, ACTIVATION: tl.constexpr, SPLIT: tl.constexpr, BLOCK_T: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """y [T, N] = x [T, K] W^T, T <= BLOCK_T. With an ACTIVATION W has 2N rows: y = activation(gates) * others."""
     let_next_start(OVERLAP)
-    wait_for_previous(OVERLAP)
     tile, part = tl.program_id(0), tl.program_id(1)
     rows, tokens, columns = tile * BLOCK_N + tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_T), tl.arange(0, BLOCK_K)
     lines = weight + tl.minimum(rows, N - 1).to(tl.int64)[:, None] * stride_w + columns[None, :]
+    others = lines + tl.cast(N, tl.int64) * stride_w
     sources = x + tl.minimum(tokens, num_tokens - 1)[:, None] * stride_x + columns[None, :]
     share: tl.constexpr = (K + SPLIT * BLOCK_K - 1) // (SPLIT * BLOCK_K) * BLOCK_K
-    total = tl.zeros((BLOCK_N, BLOCK_T), tl.float32)
-    gates = tl.zeros((BLOCK_N, BLOCK_T), tl.float32)
-    for start in range(part * share, tl.minimum(part * share + share, K), BLOCK_K):
+    tl.static_assert((SPLIT - 1) * share < K)  # each part has something to do
+    start = part * share
+    # The first weights are read before x is there: no program writes weights.
+    values = _tile(lines, columns, start, K, BLOCK_K)
+    if ACTIVATION != "":
+        more = _tile(others, columns, start, K, BLOCK_K)
+    wait_for_previous(OVERLAP)
+    z = tl.trans(_tile(sources, columns, start, K, BLOCK_K))
+    zeros = tl.zeros((BLOCK_N, BLOCK_T), tl.float32)
+    total = tl.dot(values, z, zeros, input_precision="ieee")
+    gates = zeros
+    if ACTIVATION != "":
+        gates = total
+        total = tl.dot(more, z, zeros, input_precision="ieee")
+    for start in range(part * share + BLOCK_K, tl.minimum(part * share + share, K), BLOCK_K):
         z = tl.trans(_tile(sources, columns, start, K, BLOCK_K))
         if ACTIVATION != "":
             gates = tl.dot(_tile(lines, columns, start, K, BLOCK_K), z, gates, input_precision="ieee")
-            others = _tile(lines + tl.cast(N, tl.int64) * stride_w, columns, start, K, BLOCK_K)
-            total = tl.dot(others, z, total, input_precision="ieee")
+            total = tl.dot(_tile(others, columns, start, K, BLOCK_K), z, total, input_precision="ieee")
         else:
             total = tl.dot(_tile(lines, columns, start, K, BLOCK_K), z, total, input_precision="ieee")
     inside = (rows < N)[:, None] & (tokens < num_tokens)[None, :]

@@ -9,9 +9,9 @@ from anychip.triton.programs.order import let_next_start, wait_for_previous
 
 @triton.jit
 def multiply_vector(
-    x, residual, norm_weight, weight, bias, out, new_residual, eps, stride_w, N: tl.constexpr, K: tl.constexpr, OVERLAP:
-    tl.constexpr, NORM: tl.constexpr, ADD: tl.constexpr, BIAS: tl.constexpr, ACTIVATION: tl.constexpr, BLOCK_N:
-    tl.constexpr, BLOCK_K: tl.constexpr,
+    x, residual, norm_weight, weight, bias, out, new_residual, eps, stride_w, N: tl.constexpr, K: tl.constexpr,
+    OVERLAP: tl.constexpr, NORM: tl.constexpr, ADD: tl.constexpr, BIAS: tl.constexpr, ACTIVATION: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """y = W z for z = x, or with NORM z = x (plus residual, with ADD), normalized.
 
