@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from anychip.sample import choose
 from anychip.sample.choose import BLOCK
 from anychip.triton.chip import Chip
 from anychip.triton.programs.greedy import choose_peak, find_peaks
@@ -17,10 +18,13 @@ PART = 2048
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """The ops of choosing on one chip. `lanes`: see programs/sample.py."""
+    """The ops of choosing on one chip."""
 
     chip: Chip
     lanes: int = 4096
+    """See programs/sample.py."""
+    sorted_rows: int = 16
+    """Up to so many rows are sorted by torch where all logits may decide: a flat row is searched for long here."""
 
     def greedy(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """See anychip.sample.choose.greedy."""
@@ -48,6 +52,8 @@ class Sampling:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See anychip.sample.choose.sample."""
         rows, vocabulary = logits.shape
+        if candidates >= vocabulary and rows <= self.sorted_rows:
+            return choose.sample(logits, temperature, top_k, top_p, min_p, numbers, candidates)
         blocks = _power(-(-vocabulary // BLOCK))
         sums = torch.empty(rows, blocks, dtype=torch.float32, device=logits.device)
         ids, highest = _chosen(rows, logits.device)

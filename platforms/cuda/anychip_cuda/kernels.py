@@ -24,7 +24,9 @@ def cuda_kernels(spec: OpSpec, device: torch.device) -> Mapping[str, Kernel]:
     """Kernels for one loaded model."""
     properties = torch.cuda.get_device_properties(device)
     overlap = (properties.major, properties.minor) >= OVERLAPS
-    kernels = TritonKernels(Chip(properties.multi_processor_count, overlap)).kernels(spec)
+    shared_memory: int = properties.shared_memory_per_block_optin  # type: ignore[attr-defined]  # the stub lacks it
+    chip = Chip(properties.multi_processor_count, overlap, shared_memory)
+    kernels = TritonKernels(chip).kernels(spec)
     paged = kernels["paged_attention"]
     return {**kernels, "paged_attention": replace(paged, function=PromptAttention(paged.function).paged_attention)}
 
