@@ -103,5 +103,14 @@ class TorchPlatform(Platform):
         """The default step loop."""
         from anychip.runner.torch_runner import TorchRunner
 
-        torch.set_num_threads(config.threads or available_processors())
+        torch.set_num_threads(config.threads or _compute_threads())
         return TorchRunner(self, config)
+
+
+def _compute_threads() -> int:
+    """All processors that this process may use.
+
+    Under OMP_PROC_BIND, OpenMP has bound this thread to one core when it was loaded; its own count is of all of them.
+    """
+    available = available_processors()
+    return available if available > 1 else max(1, torch.get_num_threads())
