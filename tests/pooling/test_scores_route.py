@@ -52,7 +52,8 @@ def test_labels(scoring_server: RunningServer) -> None:
     assert {one["label"] for one in answer["data"]} == {"LABEL_0"}
     assert all(one["num_classes"] == 1 and 0 < one["probs"][0] < 1 for one in answer["data"])
     pooled = scoring_server.post("/pooling", {"input": DOCUMENTS}).json()["data"]
-    assert [one["data"] for one in pooled] == [one["probs"] for one in answer["data"]]
+    for one, other in zip(pooled, answer["data"], strict=True):  # another batch may round another way
+        assert one["data"] == pytest.approx(other["probs"], abs=1e-6)
 
 
 def test_a_pair_is_cut_at_the_longer_text(scoring_server: RunningServer) -> None:
