@@ -12,6 +12,7 @@ COMPUTED = {
     "synchronize waits",
     "logits against the reference",
     "captured = eager",
+    "smaller caches against whole ones",
     "lowered = original",
     "encoder: ragged = alone = reference",
     "pooled in chunks = whole",

@@ -16,43 +16,28 @@ import numpy as np
 
 from anychip.cache.storage import stored_as
 from anychip.config import EngineConfig
-from anychip.engine.batch import POOL, SAMPLE, AdmittedRow, Batch, Int32, Pooled, RowSampling, StepResult
+from anychip.engine.batch import POOL, SAMPLE, AdmittedRow, Batch, Int32, Pooled, RowSampling
 from anychip.engine.task import model_task
 from anychip.errors import UserError
 from anychip.plugin.contract import (
     Capabilities,
     KVPlan,
     KVSpec,
-    Late,
     Memory,
     ModelInfo,
     ModelSource,
-    Pending,
     Plane,
     Platform,
     Progress,
-    Ready,
     Runner,
     Step,
 )
+from anychip.testing.null_step import NullStep, TimedStep, next_token
 
 GIBIBYTE = 2**30
 DEFAULT = Capabilities(
     steps_in_flight=2, token_masks=True, attention_kinds=("full", "sliding", "latent", "recurrent", "cross")
 )
-
-
-def next_token(position: Int32, vocab_size: int) -> Int32:
-    """The token at a position: the same for every sequence, and never one of the first two, often ends of sequence."""
-    token: Int32 = (2 + position.astype(np.int64) * 7919 % max(vocab_size - 2, 1)).astype(np.int32)
-    return token
-
-
-def next_allowed(token: int, bits: Int32, vocab_size: int) -> int:
-    """The first token from `token` on, beginning again behind the last one, that a mask allows."""
-    allowed = np.unpackbits(bits.view(np.uint8), count=vocab_size, bitorder="little").view(np.bool_)
-    later = token + int(allowed[token:].argmax())
-    return later if allowed[later] else int(allowed.argmax())
 
 
 class NullPlatform(Platform):
@@ -132,8 +117,8 @@ class NullRunner(Runner):
         rows, positions = batch.rows[places[sampled]], batch.positions[batch.logits_at[sampled]] + 1
         pooled = self._pooled(batch.rows[places[batch.targets == POOL]])
         tokens = next_token(positions, self._vocab_size)
-        step = _NullStep(rows, tokens, pooled, self._errors(batch), self._vocab_size)
-        return _TimedStep(step, self._due()) if self._step_seconds else step
+        step = NullStep(rows, tokens, pooled, self._errors(batch), self._vocab_size)
+        return TimedStep(step, self._due()) if self._step_seconds else step
 
     def _due(self) -> float:
         """When the device will have done the step, on `time.monotonic`."""
@@ -153,44 +138,6 @@ class NullRunner(Runner):
         if not self._refused:
             return {}
         return {row: self._refused[row] for row in batch.rows.tolist() if row in self._refused}
-
-
-class _NullStep(Step):
-    def __init__(
-        self, rows: Int32, tokens: Int32, pooled: Pooled | None, errors: dict[int, str], vocab_size: int
-    ) -> None:
-        self._rows, self._tokens, self._pooled = rows, tokens, pooled
-        self._errors, self._vocab_size = errors, vocab_size
-
-    def finish(self, late: Late | None = None) -> Pending[StepResult]:
-        if late is not None:
-            for row, bits in zip(late.masks.rows.tolist(), late.masks.bits, strict=True):
-                index = np.flatnonzero(self._rows == row)
-                self._tokens[index] = next_allowed(int(self._tokens[index[0]]), bits, self._vocab_size)
-        if self._errors:
-            good = ~np.isin(self._rows, list(self._errors))
-            self._rows, self._tokens = self._rows[good], self._tokens[good]
-        start = np.arange(len(self._rows) + 1, dtype=np.int32)
-        return Ready(StepResult(self._rows, start, self._tokens, pooled=self._pooled, errors=self._errors))
-
-
-class _TimedStep(Step):
-    """A step whose result takes its time."""
-
-    def __init__(self, step: Step, due: float) -> None:
-        self._step, self._due = step, due
-
-    def finish(self, late: Late | None = None) -> Pending[StepResult]:
-        return _Timed(self._step.finish(late), self._due)
-
-
-class _Timed(Pending[StepResult]):
-    def __init__(self, pending: Pending[StepResult], due: float) -> None:
-        self._pending, self._due = pending, due
-
-    def result(self) -> StepResult:
-        time.sleep(max(0.0, self._due - time.monotonic()))
-        return self._pending.result()
 
 
 def refusal(sampling: RowSampling) -> str:
