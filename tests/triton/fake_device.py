@@ -16,6 +16,7 @@ import torch
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
+from triton.compiler.compiler import max_shared_mem
 from triton.runtime.driver import driver
 
 import anychip.triton.programs
@@ -112,6 +113,7 @@ def programs() -> dict[str, Any]:
 def use(target: str) -> None:
     """Make `target` the device, with nothing compiled for it yet."""
     driver.set_active(FakeDriver(target))
+    max_shared_mem.cache_clear()  # Triton asks a device once a process
     for program in programs().values():
         program.device_caches.clear()
 
