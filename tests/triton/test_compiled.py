@@ -31,7 +31,7 @@ CODED = (
 )
 OVERLAPS = ("sm_90", "sm_100")
 HEAD_SIZES = (64, 80, 96, 128, 256)
-SPILLS = {("sm_80", "attend_queries")}
+SPILLS = {("sm_80", "attend_queries"), ("sm_100", "attend_queries")}
 """Tiles sized for larger register files."""
 TRIVIAL = 16
 """Bytes of stack that are one value kept across a loop, written and read once."""

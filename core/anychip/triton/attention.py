@@ -67,7 +67,7 @@ class Attention:
         out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
         scoring = Scoring(scale, softcap, sinks)
         if plan.contexts is not None:
-            tile = self.tiles.context(q.dtype, q.shape[2], q.shape[1] // cache.k.shape[1])
+            tile = self.tiles.context(q.dtype, q.shape[2], q.shape[1] // cache.k.shape[1], self.chip)
             _attend_contexts(q, cache, plan, plan.contexts, tile, scoring, out, self.chip)
         if plan.queries is not None:
             _attend_queries(q, cache, plan, plan.queries, scoring, out, self.chip)

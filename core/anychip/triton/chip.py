@@ -18,6 +18,10 @@ class Chip:
     shared_memory: int = 64 * 1024
     """Bytes of fast memory that one program may use."""
 
+    def stages(self, wanted: int) -> int:
+        """How many tiles of a loop may be under way: fewer where there is little fast memory."""
+        return wanted if self.shared_memory > 64 * 1024 else min(wanted, 2)
+
     @property
     def order(self) -> dict[str, bool]:
         """Arguments of every launch."""

@@ -37,16 +37,16 @@ class ExpertShape:
         return min(pairs, experts + pairs // self.pairs)
 
 
-def expert_shape(pairs: int, experts: int, gated: bool, dtype: torch.dtype) -> ExpertShape:
+def expert_shape(pairs: int, experts: int, gated: bool, dtype: torch.dtype, chip: Chip) -> ExpertShape:
     """Blocks of pairs as large as an expert's share, so that its matrices are read once."""
     share = pairs / experts
     if dtype.itemsize > 2:
         return ExpertShape(32, 16, 32, 4, 2)
     if share <= 16:
-        return ExpertShape(64, 16, 128, 4, 3 if gated else 4)
+        return ExpertShape(64, 16, 128, 4, chip.stages(3 if gated else 4))
     if share <= 48:
-        return ExpertShape(64, 32, 128, 4, 3)
-    return ExpertShape(128, 64, 64, 8, 3) if gated else ExpertShape(128, 128, 64, 8, 3)
+        return ExpertShape(64, 32, 128, 4, chip.stages(3))
+    return ExpertShape(128, 64 if gated else 128, 64, 8, chip.stages(3))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Experts:
         x = unit_stride(x)
         (tokens, hidden), count, number = x.shape, chosen.shape[1], gate_up.matrices
         size, pairs = down.shape[1], tokens * count
-        shape = expert_shape(pairs, number, True, x.dtype)
+        shape = expert_shape(pairs, number, True, x.dtype, self.chip)
         order, owners = self._sorted(chosen, number, shape)
         inner = torch.empty(pairs, size, dtype=x.dtype, device=x.device)
         name = "silu" if activation == "silu" else GELU[activation]
@@ -89,7 +89,7 @@ class Experts:
             x, gate_up.values, inner, order, owners, shares, x.stride(0), gate_up.values.stride(0), N=size, K=hidden,
             COUNT=count, ACTIVATION=name, **shape.launch, **self.chip.order,
         )  # fmt: skip
-        outer = expert_shape(pairs, number, False, x.dtype)
+        outer = expert_shape(pairs, number, False, x.dtype, self.chip)
         outer = ExpertShape(outer.rows, shape.pairs, outer.inputs, outer.warps, outer.stages)
         products = torch.empty(pairs, hidden, dtype=x.dtype, device=x.device)
         multiply_experts[(-(-hidden // outer.rows), len(owners))](

@@ -75,7 +75,7 @@ class Linears:
         if x.shape[0] == 1:
             return self._normalize_and_multiply(x, None, None, 0.0, weight, bias, activation)[0]
         tokens, rows = x.shape[0], weight.shape[0] // (2 if activation else 1)
-        shape = thin_shape(self.chip.processors, tokens, rows, x.shape[1], bool(activation), x.dtype)
+        shape = thin_shape(self.chip, tokens, rows, x.shape[1], bool(activation), x.dtype)
         out = torch.empty(tokens, rows, dtype=x.dtype, device=x.device)
         partial = partial_sums(shape, rows, x.device, 2 if activation else 1)
         multiply_thin[(shape.tiles(rows), shape.split)](

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
+from anychip.triton.chip import Chip
+
 MIN_TOKENS = 16
 """Columns of a tile of the matrix instruction that every chip has."""
 
@@ -32,16 +34,16 @@ class ThinShape:
         return {**sizes, "num_warps": self.warps, "num_stages": self.stages}
 
 
-def thin_shape(processors: int, tokens: int, rows: int, inputs: int, gated: bool, dtype: torch.dtype) -> ThinShape:
+def thin_shape(chip: Chip, tokens: int, rows: int, inputs: int, gated: bool, dtype: torch.dtype) -> ThinShape:
     """For a few tokens: split until there are two programs a processor, while a program keeps four tiles of input."""
     columns = max(MIN_TOKENS, 1 << (tokens - 1).bit_length())
     block = 32 if dtype.itemsize > 2 else 64
     depth = 128 if dtype.itemsize <= 2 and inputs >= 128 else 64
     tiles, steps, split = -(-rows // block), -(-inputs // depth), 1
-    while tiles * split * 2 <= 2 * processors and steps >= 8 * split:
+    while tiles * split * 2 <= 2 * chip.processors and steps >= 8 * split:
         split *= 2
     split = -(-steps // -(-steps // split))  # none is left without input
-    return ThinShape(block, columns, depth, split, 4, 3 if gated else 4)
+    return ThinShape(block, columns, depth, split, 4, chip.stages(3 if gated else 4))
 
 
 def vector_shape(inputs: int, gated: bool, normed: bool) -> dict[str, int]:

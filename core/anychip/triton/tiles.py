@@ -36,14 +36,14 @@ class Tiles:
     waves: int = 4
     """Pieces of context a processor, when there are enough."""
 
-    def context(self, dtype: torch.dtype, dim: int, group: int) -> Tile:
+    def context(self, dtype: torch.dtype, dim: int, group: int, chip: Chip) -> Tile:
         """For one token's `group` heads against a long context: small, with many loads under way."""
         if self.given_context is not None:
             return self.given_context
         rows = max(MIN_ROWS, padded(group))
         if dtype.itemsize > 2 or dim > 128:
             return Tile(rows, 32, 4, 2)
-        return Tile(rows, 64, 4, 4)
+        return Tile(rows, 64, 4, chip.stages(4))
 
     def query(self, dtype: torch.dtype, dim: int, lines: int, longest: int, chip: Chip) -> Tile:
         """For tokens times heads: as large as accumulators allow, smaller where few would leave processors idle.
