@@ -12,6 +12,7 @@ import triton.language as tl
 
 from anychip.triton.programs.activate import activate
 from anychip.triton.programs.order import let_next_start, take_turn, wait_for_previous
+from anychip.triton.programs.thin import read_tile
 
 
 @triton.jit
@@ -121,27 +122,19 @@ def multiply_experts(
     total = tl.zeros((BLOCK_N, BLOCK_T), tl.float32)
     gates = tl.zeros((BLOCK_N, BLOCK_T), tl.float32)
     for start in range(0, K, BLOCK_K):
-        z = tl.trans(_tile(sources, columns, start, K, BLOCK_K))
+        z = tl.trans(read_tile(sources, columns, start, K, BLOCK_K))
         if ACTIVATION != "":
-            gates = tl.dot(_tile(lines, columns, start, K, BLOCK_K), z, gates, input_precision="ieee")
-            others = _tile(lines + tl.cast(N, tl.int64) * stride_w, columns, start, K, BLOCK_K)
+            gates = tl.dot(read_tile(lines, columns, start, K, BLOCK_K), z, gates, input_precision="ieee")
+            others = read_tile(lines + tl.cast(N, tl.int64) * stride_w, columns, start, K, BLOCK_K)
             total = tl.dot(others, z, total, input_precision="ieee")
         else:
-            total = tl.dot(_tile(lines, columns, start, K, BLOCK_K), z, total, input_precision="ieee")
+            total = tl.dot(read_tile(lines, columns, start, K, BLOCK_K), z, total, input_precision="ieee")
     if ACTIVATION != "":
         total *= activate(gates, ACTIVATION)
     else:
         total *= tl.load(shares + pairs)[None, :]
     targets = out + pairs.to(tl.int64)[None, :] * N + rows[:, None]
     tl.store(targets, total.to(out.dtype.element_ty), (rows < N)[:, None] & held[None, :])
-
-
-@triton.jit
-def _tile(lines, columns, start, K: tl.constexpr, BLOCK_K: tl.constexpr):
-    if K % BLOCK_K == 0:
-        return tl.load(lines + start)
-    else:
-        return tl.load(lines + start, (start + columns < K)[None, :], other=0.0)
 
 
 @triton.jit

@@ -28,11 +28,11 @@ def multiply_thin(
     tl.static_assert((SPLIT - 1) * share < K)  # each part has something to do
     start = part * share
     # The first weights are read before x is there: no program writes weights.
-    values = _tile(lines, columns, start, K, BLOCK_K)
+    values = read_tile(lines, columns, start, K, BLOCK_K)
     if ACTIVATION != "":
-        more = _tile(others, columns, start, K, BLOCK_K)
+        more = read_tile(others, columns, start, K, BLOCK_K)
     wait_for_previous(OVERLAP)
-    z = tl.trans(_tile(sources, columns, start, K, BLOCK_K))
+    z = tl.trans(read_tile(sources, columns, start, K, BLOCK_K))
     zeros = tl.zeros((BLOCK_N, BLOCK_T), tl.float32)
     total = tl.dot(values, z, zeros, input_precision="ieee")
     gates = zeros
@@ -40,12 +40,12 @@ def multiply_thin(
         gates = total
         total = tl.dot(more, z, zeros, input_precision="ieee")
     for start in range(part * share + BLOCK_K, tl.minimum(part * share + share, K), BLOCK_K):
-        z = tl.trans(_tile(sources, columns, start, K, BLOCK_K))
+        z = tl.trans(read_tile(sources, columns, start, K, BLOCK_K))
         if ACTIVATION != "":
-            gates = tl.dot(_tile(lines, columns, start, K, BLOCK_K), z, gates, input_precision="ieee")
-            total = tl.dot(_tile(others, columns, start, K, BLOCK_K), z, total, input_precision="ieee")
+            gates = tl.dot(read_tile(lines, columns, start, K, BLOCK_K), z, gates, input_precision="ieee")
+            total = tl.dot(read_tile(others, columns, start, K, BLOCK_K), z, total, input_precision="ieee")
         else:
-            total = tl.dot(_tile(lines, columns, start, K, BLOCK_K), z, total, input_precision="ieee")
+            total = tl.dot(read_tile(lines, columns, start, K, BLOCK_K), z, total, input_precision="ieee")
     inside = (rows < N)[:, None] & (tokens < num_tokens)[None, :]
     if SPLIT > 1:
         offsets = rows[:, None] * BLOCK_T + tokens[None, :]
@@ -69,7 +69,8 @@ def multiply_thin(
 
 
 @triton.jit
-def _tile(lines, columns, start, K: tl.constexpr, BLOCK_K: tl.constexpr):
+def read_tile(lines, columns, start, K: tl.constexpr, BLOCK_K: tl.constexpr):
+    """Inputs `start` to start + BLOCK_K of each line; 0 behind the last one."""
     if K % BLOCK_K == 0:
         return tl.load(lines + start)
     else:
