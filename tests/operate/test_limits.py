@@ -22,7 +22,8 @@ from anychip_api.rate_limit import RateLimit
 from anychip_api.tls import tls_context
 
 ENDLESS = {"prompt": "w5", "max_tokens": 150_000, "ignore_eos": True}
-SLOW = 1.0
+SLOW = 3.0
+"""Seconds, more than a busy machine keeps a test waiting between two lines."""
 HEAD = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\n"
 
 

@@ -46,8 +46,8 @@ class TorchPlatform(Platform):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do; the default runner honours masks on any torch device."""
-        return Capabilities(token_masks=True)
+        """What it can do; the default runner honours masks on any torch device, the reference keeps int8 caches."""
+        return Capabilities(token_masks=True, kv_cache_dtypes=("int8",))
 
     @abstractmethod
     def synchronize(self) -> None:
