@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import json
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
@@ -26,11 +27,18 @@ from hostile import ATTACKS, attack
 
 from anychip.testing.tiny_model import write_tiny_model
 
-PORT = 18232
+
+def free_port() -> int:
+    """A port of this machine that nobody uses."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+PORT = free_port()
 READY_SECONDS = 120.0
 PAUSE = 0.2
-LATENCY_LIMIT = 2.0
-"""Seconds an honest request may take; the fuzzer, the attackers and the server share the processors."""
+LATENCY_LIMIT = 10.0
+"""Seconds an honest request may take: a hang, not slowness; fuzzer, attackers and server share the processors."""
 GROWTH_LIMIT = 400 * 2**20
 HONEST = {"prompt": "w5 w6 w7", "max_tokens": 8, "temperature": 0, "ignore_eos": True}
 

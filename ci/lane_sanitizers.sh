@@ -9,13 +9,14 @@ command -v g++ >/dev/null || { echo "lane sanitizers: did not run, there is no g
 grep -qw $variant /proc/cpuinfo || { echo "lane sanitizers: did not run, the processor has no $variant"; exit 0; }
 
 python=python3
-if ! "$python" -c 'import pytest, torch' 2>/dev/null; then
-  kept=${XDG_CACHE_HOME:-$HOME/.cache}/anychip-ci/kernels-$(sha256sum <ci/constraints.txt | cut -c -16)
+if ! "$python" -c 'import hypothesis, pytest, pytest_timeout, torch' 2>/dev/null; then
+  kept=${XDG_CACHE_HOME:-$HOME/.cache}/anychip-ci/kernels-$(cat ci/lane_sanitizers.sh ci/constraints.txt | sha256sum | cut -c -16)
   python=$kept/bin/python
   if [ ! -e "$kept/ready" ]; then
     rm -rf "${kept%/*}"/kernels-*  # those of older versions too
     python3 -m venv "$kept"
-    "$python" -m pip install -q -c ci/constraints.txt torch numpy msgspec pluggy tokenizers safetensors pytest
+    "$python" -m pip install -q -c ci/constraints.txt \
+      torch numpy msgspec pluggy tokenizers safetensors hypothesis pytest pytest-timeout
     touch "$kept/ready"
   fi
 fi
