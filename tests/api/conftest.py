@@ -6,19 +6,14 @@ from collections.abc import Iterator
 
 import openai
 import pytest
-from tests.api.running import RunningServer
+from tests.api.running import RunningServer, serving
 
 
 @pytest.fixture(scope="session")
 def running_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    with (tmp_path_factory.mktemp("server") / "log").open("wb") as log:
-        server = RunningServer(log, max_file_bytes=1_000_000, max_stored_responses=10)
-        try:
-            server.wait_ready()
-            yield server
-        finally:
-            code = server.stop()
-    assert code == 0, server.log.read_text()
+    limits = {"max_file_bytes": 1_000_000, "max_stored_responses": 10}
+    with serving(tmp_path_factory.mktemp("server"), **limits) as server:
+        yield server
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -134,3 +135,16 @@ def joined(chunks: list[dict[str, Any]], index: int = 0) -> str:
     """The text of one choice of a stream."""
     pieces = [choice for chunk in chunks for choice in chunk["choices"] if choice["index"] == index]
     return "".join(piece["text"] if "text" in piece else piece["delta"].get("content") or "" for piece in pieces)
+
+
+@contextmanager
+def serving(folder: Path, engine: dict[str, Any] | None = None, **options: Any) -> Iterator[RunningServer]:
+    """A ready server whose log is in `folder`; it has to end well."""
+    with (folder / "log").open("wb") as log:
+        server = RunningServer(log, engine, **options)
+        try:
+            server.wait_ready()
+            yield server
+        finally:
+            code = server.stop()
+    assert code == 0, server.log.read_text()

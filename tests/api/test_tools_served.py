@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.api.running import RunningServer
+from tests.api.running import RunningServer, serving
 from tests.grammar.byte_model import write_byte_model
 
 CHAT = "/v1/chat/completions"
@@ -24,14 +24,8 @@ TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": CITY
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     folder = write_byte_model(tmp_path_factory.mktemp("bytes") / "model")
     engine = {"model": str(folder), "device": "null", "load_format": "dummy", "chat_template": TEMPLATE}
-    with (tmp_path_factory.mktemp("server") / "log").open("wb") as log:
-        server = RunningServer(log, {**engine, "max_model_len": 1024})
-        try:
-            server.wait_ready()
-            yield server
-        finally:
-            code = server.stop()
-    assert code == 0, server.log.read_text()
+    with serving(tmp_path_factory.mktemp("server"), {**engine, "max_model_len": 1024}) as server:
+        yield server
 
 
 def both(server: RunningServer, **fields: Any) -> dict[str, Any]:

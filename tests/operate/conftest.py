@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.api.running import RunningServer
+from tests.api.running import RunningServer, serving
 
 from anychip.testing.tiny_model import write_tiny_model
 
@@ -39,14 +39,9 @@ def serve(null_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Serve:
     @contextmanager
     def start(engine: dict[str, Any] | None = None, **options: Any) -> Iterator[RunningServer]:
         settings = {"model": str(null_model), "device": "null", "max_model_len": LENGTH, **(engine or {})}
-        with (tmp_path_factory.mktemp("server") / "log").open("wb") as log:
-            server = RunningServer(log, settings, **{"served_model_name": ["null"], **options})
-            try:
-                server.wait_ready()
-                yield server
-            finally:
-                code = server.stop()
-        assert code == 0, server.log.read_text()
+        named = {"served_model_name": ["null"], **options}
+        with serving(tmp_path_factory.mktemp("server"), settings, **named) as server:
+            yield server
 
     return start
 

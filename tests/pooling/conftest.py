@@ -8,21 +8,15 @@ from pathlib import Path
 
 import openai
 import pytest
-from tests.api.running import RunningServer
+from tests.api.running import RunningServer, serving
 from tests.pooling.tiny import write_classifier
 
 
 @contextmanager
 def running(folder: Path, model: str) -> Iterator[RunningServer]:
     options = {"model": model, "dtype": "float32", "max_model_len": None, "max_num_seqs": 64}
-    with (folder / "log").open("wb") as log:
-        server = RunningServer(log, engine=options)
-        try:
-            server.wait_ready()
-            yield server
-        finally:
-            code = server.stop()
-    assert code == 0, server.log.read_text()
+    with serving(folder, options) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
