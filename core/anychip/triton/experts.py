@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -89,8 +89,7 @@ class Experts:
             x, gate_up.values, inner, order, owners, shares, x.stride(0), gate_up.values.stride(0), N=size, K=hidden,
             COUNT=count, ACTIVATION=name, **shape.launch, **self.chip.order,
         )  # fmt: skip
-        outer = expert_shape(pairs, number, False, x.dtype, self.chip)
-        outer = ExpertShape(outer.rows, shape.pairs, outer.inputs, outer.warps, outer.stages)
+        outer = replace(expert_shape(pairs, number, False, x.dtype, self.chip), pairs=shape.pairs)
         products = torch.empty(pairs, hidden, dtype=x.dtype, device=x.device)
         multiply_experts[(-(-hidden // outer.rows), len(owners))](
             inner, down.values, products, order, owners, shares, size, down.values.stride(0), N=hidden, K=size,
