@@ -46,7 +46,8 @@ def test_a_full_queue_refuses_and_says_when_to_come_back(server: RunningServer) 
         server.stream("/v1/completions", ENDLESS) as waiting,
     ):
         assert first.status_code == waiting.status_code == 200
-        next(first.iter_lines())
+        lines = first.iter_lines()  # kept: an iterator that is dropped closes its connection
+        next(lines)
         answer = server.post("/v1/completions", ENDLESS)
         assert answer.status_code == 429
         assert 1 <= int(answer.headers["retry-after"]) <= 60

@@ -70,7 +70,7 @@ def test_a_bucket_pads_with_the_null_block_and_forgets_the_step_before():
     assert tokens == expected
     others = [block for row in range(ROWS) if row != 2 for block in range(1 + row * 8, 9 + row * 8)]
     for cache, old in zip(runner._caches, before, strict=True):
-        assert torch.equal(cache.k[others], old[others])
+        assert torch.equal(cache.k[others].view(torch.int32), old[others].view(torch.int32))  # bits: a NaN is itself
 
 
 def test_padding_columns_of_a_table_are_left_out():
