@@ -17,7 +17,7 @@ import embed
 from anychip.engine import batch
 from anychip.ops.op import Kernel, Op
 from anychip.ops.registry import OPS
-from anychip.plugin import Communicator, contract, hookspec
+from anychip.plugin import Communicator, contract, hookspec, spec
 from anychip.plugin.signatures import members
 from anychip.runner import TorchPlatform
 
@@ -26,8 +26,8 @@ DOCUMENT = "docs/contract.md"
 PIPE = r"\|"
 
 RECORDS = (
-    contract.PlatformSpec,
-    contract.Probe,
+    spec.PlatformSpec,
+    spec.Probe,
     contract.Memory,
     contract.Capabilities,
     contract.ModelInfo,

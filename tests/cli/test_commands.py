@@ -147,3 +147,19 @@ def test_platforms_lists_what_was_found_and_the_ops() -> None:
     done = run("platforms", *REFERENCE)
     assert done.returncode == 0, done.stderr
     assert all(word in done.stdout for word in ("reference", "null", "runs only by name", "paged_attention"))
+
+
+def test_platforms_says_what_is_missing_and_what_to_install(tmp_path: Path) -> None:
+    """Extras come from whichever distribution is installed: here one with an extra for a chip called acme."""
+    metadata = tmp_path / "anychip-0.1.0.dist-info"
+    metadata.mkdir()
+    lines = ("Metadata-Version: 2.4", "Name: anychip", "Version: 0.1.0", "Provides-Extra: acme", "Provides-Extra: plot")
+    needs = ("Requires-Dist: anychip-acme==0.1.0 ; extra == 'acme'", "Requires-Dist: matplotlib ; extra == 'plot'")
+    (metadata / "METADATA").write_text("\n".join((*lines, *needs)) + "\n")
+    path = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    command = [*ANYCHIP, "platforms", *REFERENCE]
+    environment = ENVIRONMENT | {"PYTHONPATH": path}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=LIMIT)
+    assert "acme is not installed. Install it with `pip install 'anychip[acme]'`." in done.stdout
+    assert "plot" not in done.stdout
+    assert all(line.endswith(".") for line in done.stdout.splitlines() if "cannot run here:" in line)

@@ -157,12 +157,22 @@ def test_version_0_takes_only_itself():
     assert version_refusal(1, ours=2) == ""
 
 
-def test_a_platform_that_cannot_run_here_says_why(plugin):
-    plugin("dummy-one", platform_source("one", score=0, reason="no such chip in this machine"))
+def test_a_platform_that_cannot_run_here_says_why_and_what_to_do(plugin):
+    probe = "Probe(0, 'no such chip in this machine', 0, 'Put one in.')"
+    plugin("dummy-one", platform_source("one").replace("Probe(50, '', 1)", probe))
     registry = Registry()
     assert registry.choose("auto").found.spec.name != "one"
-    with pytest.raises(UserError, match="no such chip in this machine"):
+    with pytest.raises(UserError, match=r"no such chip in this machine\. Put one in\.$"):
         registry.choose("one")
+
+
+def test_two_platforms_of_one_score_are_named_and_neither_is_taken_unasked(plugin):
+    plugin("dummy-one", platform_source("one", score=500))
+    plugin("dummy-two", platform_source("two", score=500))
+    registry = Registry()
+    with pytest.raises(UserError, match=r"one, two score 500 alike.*--device one"):
+        registry.choose("auto")
+    assert registry.choose("two").found.spec.name == "two"
 
 
 def test_a_score_below_zero_runs_only_by_name(plugin):
@@ -173,9 +183,8 @@ def test_a_score_below_zero_runs_only_by_name(plugin):
 
 
 def test_an_explicit_device_is_never_replaced():
-    with pytest.raises(UserError, match=r"No platform 'warp'.*reference") as error:
+    with pytest.raises(UserError, match=r"No platform 'warp'.*reference"):
         Registry().choose("warp")
-    assert "anychip[warp]" in str(error.value)
 
 
 def test_the_index_of_a_device_is_checked(plugin):

@@ -6,11 +6,13 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from importlib.metadata import Distribution
 from pathlib import Path
 
 import pytest
 
 import wheels
+from anychip.plugin.extras import platform_extras
 from sources import ROOT, listed
 
 
@@ -77,3 +79,18 @@ def test_release_source_distributions_pin_too(release: Path) -> None:
             stream = tar.extractfile(name)
             assert stream
             assert b"file:" not in stream.read()
+
+
+def test_release_says_which_extra_is_for_which_chip(release: Path, tmp_path: Path) -> None:
+    """From a wheel that was built from a source distribution, as a stranger installs it."""
+    zipfile.ZipFile(wheel(release, "anychip")).extractall(tmp_path)
+    (metadata,) = tmp_path.glob("*.dist-info")
+    device = tmp_path / "pci" / "0000:00:01.0"
+    device.mkdir(parents=True)
+    for name, value in {"vendor": "0x10de", "device": "0x2335", "class": "0x030200"}.items():
+        (device / name).write_text(value)
+    first, *others = platform_extras(Distribution.at(metadata), tmp_path / "pci")
+    assert (first.name, first.seen) == ("cuda", "an NVIDIA GPU (10de:2335)")
+    folders = {path.parent.name for path in ROOT.glob("platforms/*/pyproject.toml")}
+    assert {"cuda", *(extra.name for extra in others)} == folders
+    assert not any(extra.seen for extra in others)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.metadata import metadata
 from typing import Annotated
 
 import typer
@@ -11,9 +10,6 @@ from rich.console import Console
 from rich.table import Table
 
 from anychip.plugin.registry import FoundPlatform, Registry
-
-NO_PLATFORMS = ("test",)
-"""Extras of the distribution that bring no platform."""
 
 
 def platforms(
@@ -27,12 +23,8 @@ def platforms(
     registry = Registry(plugins)
     console = Console()
     console.print(_found(registry))
-    for broken in registry.broken:
-        console.print(f"Plugin {broken.name} {broken.version} is broken: {broken.reason}", markup=False)
-        if verbose and broken.detail:
-            console.print(broken.detail, markup=False)
-    for name in _missing(registry):
-        console.print(f"{name}: not installed; pip install 'anychip[{name}]'", markup=False)
+    for line in _remarks(registry, verbose):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
     chosen = registry.choose(device)
     console.print(f"\n{chosen.found.spec.name}:{chosen.index} would run this way:", markup=False)
     console.print(_ops(f"{chosen.found.spec.name}:{chosen.index}"))
@@ -42,25 +34,27 @@ def _found(registry: Registry) -> Table:
     table = Table("platform", "plugin", "version", "devices", "score", "state")
     for found in sorted(registry.platforms, key=lambda found: -found.probe.score):
         probe = found.probe
-        row = (found.spec.name, found.plugin, found.version, str(probe.devices), str(probe.score), _state(found))
-        table.add_row(*row)
+        devices = str(probe.devices) if found.usable else ""
+        table.add_row(found.spec.name, found.plugin, found.version, devices, str(probe.score), _state(found))
     return table
 
 
 def _state(found: FoundPlatform) -> str:
-    if found.refused:
-        return f"refused: {found.refused}"
     if not found.usable:
-        return f"cannot run here: {found.probe.reason or 'its probe scored 0'}"
+        return "refused" if found.refused else "cannot run here"
     return "runs only by name" if found.probe.score < 0 else (found.probe.reason or "can run here")
 
 
-def _missing(registry: Registry) -> Iterator[str]:
-    """Platforms that the distribution has an extra for and that are not installed."""
-    known = {found.plugin for found in registry.platforms} | {broken.name for broken in registry.broken}
-    for name in metadata("anychip").get_all("Provides-Extra") or []:
-        if name not in known and name not in NO_PLATFORMS:
-            yield name
+def _remarks(registry: Registry, verbose: bool) -> Iterator[str]:
+    """What is in the way of each platform, and what to do about it."""
+    for found in registry.platforms:
+        if not found.usable:
+            yield f"{found.spec.name} {_state(found)}: {found.obstacle}. {found.probe.remedy}".rstrip()
+    for broken in registry.broken:
+        yield f"Plugin {broken.name} {broken.version} is broken: {broken.reason}"
+        if verbose and broken.detail:
+            yield broken.detail
+    yield from (extra.sentence for extra in registry.missing)
 
 
 def _ops(device: str) -> Table:

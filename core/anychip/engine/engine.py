@@ -34,6 +34,7 @@ class Engine:
         registry = Registry(config.plugins)
         config = registry.configure(config)
         chosen = registry.choose(config.device)
+        _tell_overlooked(config, registry)
         platform = chosen.open(config)
         config = resolve_config(config, platform.capabilities)
         self.source = with_plugin_class(locate_model(config, progress), registry.models)
@@ -112,6 +113,13 @@ class Engine:
         while len(self._under_way) > max(count, 0):
             record, pending = self._under_way.popleft()
             outputs.append(self.scheduler.commit(record, pending.result()))
+
+
+def _tell_overlooked(config: EngineConfig, registry: Registry) -> None:
+    """Who left the choice to us hears of a chip that is there and that no installed platform runs on."""
+    for extra in registry.missing if config.device == "auto" else ():
+        if extra.seen:
+            logger.warning("%s", extra.sentence)
 
 
 def _without_reuse(config: EngineConfig, plan: KVPlan) -> EngineConfig:

@@ -18,13 +18,12 @@ from anychip.plugin.contract import (
     Pending,
     Plane,
     Platform,
-    PlatformSpec,
-    Probe,
     Ready,
     Runner,
     Step,
 )
 from anychip.plugin.hookspec import hookimpl
+from anychip.plugin.spec import PlatformSpec, Probe
 
 __all__ = [
     "API_VERSION",

@@ -7,7 +7,7 @@ name a torch device and override what your chip does better.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
@@ -27,18 +27,6 @@ Progress = Callable[[str, int, int], None]
 """Called with (what, done, total) while something long goes on."""
 
 T_co = TypeVar("T_co", covariant=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """What a platform says of this machine. Score 0: it cannot run here, and `reason` says why. No side effects.
-
-    Of the platforms with a positive score `auto` takes the highest; one below 0 runs only when it is asked for by name.
-    """
-
-    score: int
-    reason: str = ""
-    devices: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,9 +242,8 @@ class Runner(ABC):
 
         raise UserError(f"This platform's runner does not know the order {request.kind!r}.")
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 (nothing to give back is fine)
         """Give back memory; further calls are a bug."""
-        return
 
 
 class Platform(ABC):
@@ -282,18 +269,3 @@ class Platform(ABC):
         raise UserError(
             "This platform declares no collectives.", "Run on one device, or use a platform that lists a backend."
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlatformSpec:
-    """What a plugin registers: a name, a probe without side effects, and how to open it."""
-
-    name: str
-    probe: Callable[[], Probe]
-    open: Callable[[Sequence[int], EngineConfig], Platform]
-    """Called with device indices, and the config before a platform has filled in what was left open."""
-    api_version: int = API_VERSION
-    build_kernels: Callable[[EngineConfig], Iterable[str]] | None = None
-    """Compile kernels ahead of their first use, a line for each; None where there is nothing to compile."""
-    extra: str = ""
-    """What to install when it is missing, e.g. `anychip[name]`."""

@@ -9,7 +9,7 @@ import pluggy
 
 if TYPE_CHECKING:
     from anychip.config import EngineConfig
-    from anychip.plugin.contract import PlatformSpec
+    from anychip.plugin.spec import PlatformSpec
 
 hookspec = pluggy.HookspecMarker("anychip")
 hookimpl = pluggy.HookimplMarker("anychip")

@@ -20,8 +20,10 @@ from anychip.config import EngineConfig
 from anychip.errors import UserError
 from anychip.log import logger
 from anychip.plugin import hookspec
-from anychip.plugin.contract import API_VERSION, Platform, PlatformSpec, Probe
+from anychip.plugin.contract import API_VERSION, Platform
+from anychip.plugin.extras import Extra, platform_extras
 from anychip.plugin.signatures import check_members
+from anychip.plugin.spec import PlatformSpec, Probe
 
 GROUP = "anychip"
 BUILT_IN = {"reference": "anychip.reference.plugin", "null": "anychip.testing.plugin"}
@@ -54,6 +56,11 @@ class FoundPlatform:
         """Whether it can be opened here."""
         return not self.refused and self.probe.score != 0
 
+    @property
+    def obstacle(self) -> str:
+        """Why it cannot be opened here, without a full stop; empty if it can."""
+        return "" if self.usable else self.refused or self.probe.reason or "its probe scored 0"
+
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
@@ -72,7 +79,10 @@ class Chosen:
 
 
 class Registry:
-    """All plugins of one process's start-up. It keeps no state between engines."""
+    """All plugins of one process's start-up. It keeps no state between engines.
+
+    `installed` holds the names of all plugins, those that an allow-list leaves out included.
+    """
 
     def __init__(
         self,
@@ -87,7 +97,14 @@ class Registry:
         self.models: dict[str, str] = {}
         self.parsers: dict[tuple[str, str], str] = {}
         self.broken: list[BrokenPlugin] = []
-        self._load(list(entry_points(group=GROUP) if points is None else points), allowed)
+        listed = list(entry_points(group=GROUP) if points is None else points)
+        self.installed = frozenset(point.name for point in listed)
+        self._load(listed, allowed)
+
+    @property
+    def missing(self) -> tuple[Extra, ...]:
+        """Platforms that anychip has an extra for and that are not installed."""
+        return tuple(extra for extra in platform_extras() if extra.name not in self.installed)
 
     def configure(self, config: EngineConfig) -> EngineConfig:
         """The config after every plugin's `configure`; each one sees what the last one returned."""
@@ -120,23 +137,32 @@ class Registry:
         usable = [found for found in self.platforms if found.usable and found.probe.score > 0]
         if not usable:
             raise UserError("No platform can run on this machine.", "`anychip platforms` says why for each.")
-        return max(usable, key=lambda found: found.probe.score)
+        score = max(found.probe.score for found in usable)
+        best = [found for found in usable if found.probe.score == score]
+        if len(best) > 1:
+            names = sorted(found.spec.name for found in best)
+            raise UserError(
+                f"The platforms {', '.join(names)} score {score} alike on this machine.",
+                f"Choose one, such as with --device {names[0]}.",
+            )
+        return best[0]
 
     def _named(self, name: str) -> FoundPlatform:
         for found in self.platforms:
             if found.spec.name == name:
                 if not found.usable:
-                    reason = found.refused or found.probe.reason or "its probe scored 0"
-                    raise UserError(f"Platform {name!r} cannot run here: {reason}.", "See `anychip platforms`.")
+                    remedy = found.probe.remedy or "See `anychip platforms`."
+                    raise UserError(f"Platform {name!r} cannot run here: {found.obstacle}.", remedy)
                 return found
         for broken in self.broken:
             if broken.name == name:
                 raise UserError(f"Plugin {name!r} {broken.version} is broken: {broken.reason}", broken.detail)
         known = ", ".join(sorted(found.spec.name for found in self.platforms)) or "none"
         broken_names = ", ".join(f"{broken.name} {broken.version} ({broken.reason})" for broken in self.broken)
+        extra = next((extra for extra in self.missing if extra.name == name), None)
         raise UserError(
             f"No platform {name!r} is installed; found: {known}{broken_names and '; broken: ' + broken_names}.",
-            f"Install it with `pip install 'anychip[{name}]'`, or see `anychip platforms`.",
+            f"Install it with `{extra.install}`." if extra else "`anychip platforms` says what there is.",
         )
 
     def _load(self, points: list[EntryPoint], allowed: Iterable[str] | None) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from anychip.config import EngineConfig
-from anychip.plugin.contract import Platform, PlatformSpec, Probe
+from anychip.plugin.contract import Platform
 from anychip.plugin.hookspec import hookimpl
+from anychip.plugin.spec import PlatformSpec, Probe
 
 
 def _open(devices: Sequence[int], config: EngineConfig) -> Platform:

@@ -18,26 +18,37 @@ SCORE = 100
 LIBRARY = "libnvidia-ml.so.1"
 
 
+INSTALL = "If the machine has such a GPU, install its driver; a container has to be given both."
+UPDATE = "`nvidia-smi` says more; after an update of the driver, restart the machine."
+NO_GPU = "`nvidia-smi` says more; a container has to be given its GPUs."
+OLD_GPU = "Another platform runs on this machine: `anychip platforms` lists them."
+BUILD = "Install the build of PyTorch for CUDA, as PyTorch's install page says."
+
+
 def probe() -> Probe:
     """Score 0 with a reason where there is no driver, no GPU that is new enough, or another build of torch."""
     try:
         library = ctypes.CDLL(LIBRARY)
     except OSError:
-        return Probe(0, "no NVIDIA driver is installed")
+        return _cannot("no NVIDIA driver is installed", INSTALL)
     if library.nvmlInit_v2():
-        return Probe(0, "the NVIDIA driver does not answer")
+        return _cannot("the NVIDIA driver does not answer", UPDATE)
     try:
         found = _capabilities(library)
     finally:
         library.nvmlShutdown()
     if not found:
-        return Probe(0, "the NVIDIA driver finds no GPU")
+        return _cannot("the NVIDIA driver finds no GPU", NO_GPU)
     if max(found) < MIN_CAPABILITY:
         has, needs = (".".join(map(str, version)) for version in (max(found), MIN_CAPABILITY))
-        return Probe(0, f"the GPU has compute capability {has}, and {needs} is needed")
+        return _cannot(f"the GPU has compute capability {has}, and {needs} is needed", OLD_GPU)
     if not built_for_cuda(_torch_folder()):
-        return Probe(0, "this build of PyTorch is not for NVIDIA GPUs", len(found))
+        return _cannot("this build of PyTorch is not for NVIDIA GPUs", BUILD)
     return Probe(SCORE, "", len(found))
+
+
+def _cannot(reason: str, remedy: str) -> Probe:
+    return Probe(0, reason, 0, remedy)
 
 
 def _capabilities(library: ctypes.CDLL) -> list[tuple[int, int]]:

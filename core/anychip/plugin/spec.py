@@ -1,0 +1,42 @@
+"""What a plugin registers of a platform, before any device is opened. Part of the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from anychip.plugin.contract import API_VERSION, Platform
+
+if TYPE_CHECKING:
+    from anychip.config import EngineConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What a platform says of this machine. Score 0: it cannot run here, and `reason` says why. No side effects.
+
+    `auto` takes the highest positive score: 1 is the reference, 10 a host's processors, 100 an accelerator. One below 0
+    runs only when it is asked for by name.
+    """
+
+    score: int
+    reason: str = ""
+    devices: int = 1
+    remedy: str = ""
+    """What the user can install or change where it cannot run, as a sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformSpec:
+    """What a plugin registers: a name, a probe without side effects, and how to open it."""
+
+    name: str
+    probe: Callable[[], Probe]
+    open: Callable[[Sequence[int], EngineConfig], Platform]
+    """Called with device indices, and the config before a platform has filled in what was left open."""
+    api_version: int = API_VERSION
+    build_kernels: Callable[[EngineConfig], Iterable[str]] | None = None
+    """Compile kernels ahead of their first use, a line for each; None where there is nothing to compile."""
+    extra: str = ""
+    """What to install when it is missing, e.g. `anychip[name]`."""

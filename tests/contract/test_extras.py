@@ -1,0 +1,91 @@
+"""Platforms that are not installed: names and chips come from the distribution, and the machine says which it has."""
+
+from importlib.metadata import Distribution
+
+import pytest
+
+from anychip.plugin.extras import Extra, platform_extras
+from anychip.plugin.registry import Registry
+
+METADATA = """Metadata-Version: 2.4
+Name: anychip
+Version: 0.1.0
+Requires-Dist: numpy>=1.26
+Provides-Extra: acme
+Requires-Dist: anychip-acme==0.1.0 ; extra == 'acme'
+Provides-Extra: bolt
+Requires-Dist: anychip-bolt @ file:///a/clone/platforms/bolt ; extra == 'bolt'
+Provides-Extra: plot
+Requires-Dist: matplotlib>=3.8; extra == 'plot'
+"""
+CHIPS = """
+[acme]
+chip = "an Acme accelerator"
+pci = ["abcd:*:0302*"]
+
+[bolt]
+chip = "a Bolt"
+pci = ["beef:0001:*", "beef:0002:*"]
+"""
+
+
+@pytest.fixture
+def distribution(tmp_path):
+    """The metadata of an anychip with extras for two chips and for a feature."""
+    folder = tmp_path / "anychip-0.1.0.dist-info"
+    (folder / "extra_metadata").mkdir(parents=True)
+    (folder / "METADATA").write_text(METADATA)
+    (folder / "extra_metadata" / "chips.toml").write_text(CHIPS)
+    return Distribution.at(folder)
+
+
+def machine(folder, *devices):
+    """A PCI bus with devices of (vendor, device, class)."""
+    for number, names in enumerate(devices):
+        device = folder / f"0000:00:{number:02}.0"
+        device.mkdir(parents=True)
+        for file, value in zip(("vendor", "device", "class"), names, strict=True):
+            (device / file).write_text(f"0x{value}\n")
+    return folder
+
+
+def test_a_machine_with_none_of_the_chips_names_every_platform(distribution, tmp_path):
+    pci = machine(tmp_path / "pci", ("8086", "0d57", "060000"), ("abcd", "0001", "040300"))
+    assert platform_extras(distribution, pci) == (Extra("acme"), Extra("bolt"))
+    assert platform_extras(distribution, tmp_path / "no-bus") == (Extra("acme"), Extra("bolt"))
+
+
+def test_a_chip_that_is_there_is_named_first_with_what_to_install(distribution, tmp_path):
+    pci = machine(tmp_path / "pci", ("8086", "0d57", "060000"), ("beef", "0002", "120000"))
+    first, second = platform_extras(distribution, pci)
+    assert (first.name, first.seen, second) == ("bolt", "a Bolt (beef:0002)", Extra("acme"))
+    assert first.sentence == (
+        "bolt is not installed. This machine has a Bolt (beef:0002). Install it with `pip install 'anychip[bolt]'`."
+    )
+
+
+def test_two_chips_of_one_machine_are_both_named(distribution, tmp_path):
+    pci = machine(tmp_path / "pci", ("abcd", "0007", "030200"), ("beef", "0001", "000000"))
+    assert [extra.seen for extra in platform_extras(distribution, pci)] == [
+        "an Acme accelerator (abcd:0007)",
+        "a Bolt (beef:0001)",
+    ]
+
+
+def test_a_device_that_cannot_be_read_is_passed_over(distribution, tmp_path):
+    pci = machine(tmp_path / "pci", ("beef", "0001", "120000"))
+    (pci / "0000:00:00.0" / "class").unlink()
+    assert [extra.seen for extra in platform_extras(distribution, pci)] == ["", ""]
+
+
+def test_an_installed_platform_is_not_missing_even_where_an_allow_list_leaves_it_out(plugin):
+    plugin("dummy-bolt", "raise RuntimeError('must not be imported')")
+    assert "bolt" in Registry(allowed=()).installed
+
+
+def test_a_distribution_without_the_table_still_names_its_extras(tmp_path):
+    folder = tmp_path / "anychip-0.1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(METADATA)
+    pci = machine(tmp_path / "pci", ("beef", "0001", "120000"))
+    assert platform_extras(Distribution.at(folder), pci) == (Extra("acme"), Extra("bolt"))
