@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,8 @@ from anychip.triton.cache import PagedCache, new_cache
 from anychip.triton.programs.thin import multiply_thin
 from anychip.triton.programs.vector import multiply_vector
 from anychip.triton.shapes import ThinShape
-from anychip.triton.tiles import Tile, Tiles
+from anychip.triton.tuning import Tile, Tuning, WeightTile
+from anychip_cuda.chips import H200
 
 COLD = 256 * 2**20
 """Bytes that rotating buffers take together, several times the L2."""
@@ -41,7 +42,7 @@ def cases() -> list[Timed]:
 
 
 def attention_case(
-    name: str, rows: list[tuple[int, int]], heads: int, kv_heads: int, dim: int, tiles: Tiles, overlap: bool = False
+    name: str, rows: list[tuple[int, int]], heads: int, kv_heads: int, dim: int, tuning: Tuning, overlap: bool = False
 ) -> Timed:
     """Rows of (cached, new) tokens."""
     single = all(new == 1 for _, new in rows)
@@ -50,7 +51,7 @@ def attention_case(
     work = sum(4 * new * (cached + (new + 1) / 2) * heads * dim for cached, new in rows)
 
     def prepare() -> tuple[Callable[[int], object], float]:
-        attention = Attention(chip(overlap), heads, tiles)
+        attention = Attention(replace(chip(overlap), tuning=tuning), heads)
         spec = KVSpec("full", tuple(Plane(plane, (kv_heads, dim), "bfloat16") for plane in "kv"))
         inputs, blocks = step_inputs(rows)
         caches = [random_cache(spec, blocks) for _ in range(max(1, min(24, COLD // read)))]
@@ -114,36 +115,37 @@ def decode_cases() -> Iterator[Timed]:
     for rows, context in ((1, 1000), (1, 32000), (8, 1000), (32, 1000), (32, 8000), (128, 1000), (256, 1000)):
         for overlap in (False, True):
             label = f"decode 32/8x128 {rows}x{context}{' overlap' if overlap else ''}"
-            yield attention_case(label, [(context, 1)] * rows, 32, 8, 128, Tiles(), overlap)
-    yield attention_case("decode 32/8x128 ragged", [(37 * i % 4000 + 1, 1) for i in range(64)], 32, 8, 128, Tiles())
-    yield attention_case("decode 32/8x128 long+63", [(64000, 1)] + [(500, 1)] * 63, 32, 8, 128, Tiles())
+            yield attention_case(label, [(context, 1)] * rows, 32, 8, 128, H200, overlap)
+    yield attention_case("decode 32/8x128 ragged", [(37 * i % 4000 + 1, 1) for i in range(64)], 32, 8, 128, H200)
+    yield attention_case("decode 32/8x128 long+63", [(64000, 1)] + [(500, 1)] * 63, 32, 8, 128, H200)
     for rows in (1, 32, 128):
-        yield attention_case(f"decode 16/8x128 {rows}x1000 overlap", [(1000, 1)] * rows, 16, 8, 128, Tiles(), True)
+        yield attention_case(f"decode 16/8x128 {rows}x1000 overlap", [(1000, 1)] * rows, 16, 8, 128, H200, True)
     for dim in (64, 80, 96, 256):
-        yield attention_case(f"decode 32/8x{dim} 32x2000", [(2000, 1)] * 32, 32, 8, dim, Tiles())
+        yield attention_case(f"decode 32/8x{dim} 32x2000", [(2000, 1)] * 32, 32, 8, dim, H200)
     for keys, warps, stages in ((64, 4, 6), (64, 2, 4), (64, 2, 6), (128, 4, 4), (32, 2, 6), (128, 8, 4)):
         for waves in (4, 8):
-            tiles = Tiles(given_context=Tile(16, keys, warps, stages), waves=waves)
+            tiles = replace(H200, context=Tile(16, keys, warps, stages), waves=waves)
             for rows, context in ((1, 1000), (8, 1000), (32, 1000), (1, 32000), (128, 1000)):
                 label = f"decode tile {keys} keys {warps} warps {stages} stages {waves} waves {rows}x{context}"
                 yield attention_case(label, [(context, 1)] * rows, 32, 8, 128, tiles, True)
     for waves in (2, 4, 6, 12, 16):
         for rows, context in ((1, 1000), (1, 32000), (8, 1000), (32, 1000), (32, 8000)):
             label = f"decode waves {waves} {rows}x{context}"
-            yield attention_case(label, [(context, 1)] * rows, 32, 8, 128, Tiles(waves=waves), True)
+            yield attention_case(label, [(context, 1)] * rows, 32, 8, 128, replace(H200, waves=waves), True)
 
 
 def query_cases() -> Iterator[Timed]:
     """Rows with several tokens, and what torch's own attention reaches on the same."""
     for cached, new in ((0, 8192), (0, 1024), (7000, 1024), (7000, 64), (7000, 4)):
-        yield attention_case(f"extend 32/8x128 {new} on {cached}", [(cached, new)], 32, 8, 128, Tiles())
-    yield attention_case("extend 32/8x128 64 rows 128 on 512", [(512, 128)] * 64, 32, 8, 128, Tiles())
+        yield attention_case(f"extend 32/8x128 {new} on {cached}", [(cached, new)], 32, 8, 128, H200)
+    yield attention_case("extend 32/8x128 64 rows 128 on 512", [(512, 128)] * 64, 32, 8, 128, H200)
     for dim in (64, 96, 256):
-        yield attention_case(f"extend 32/8x{dim} 4096 on 0", [(0, 4096)], 32, 8, dim, Tiles())
+        yield attention_case(f"extend 32/8x{dim} 4096 on 0", [(0, 4096)], 32, 8, dim, H200)
     for rows, keys, warps, stages in ((128, 64, 4, 6), (128, 64, 8, 4), (128, 128, 8, 6), (64, 64, 4, 3)):
         for cached, new in ((0, 8192), (0, 1024)):
             label = f"extend tile {rows}x{keys} {warps} warps {stages} stages {new} on {cached}"
-            tiles = Tiles(given_query=Tile(rows, keys, warps, stages))
+            tile = Tile(rows, keys, warps, stages)
+            tiles = replace(H200, query_small=tile, query_medium=tile, query_large=tile)
             yield attention_case(label, [(cached, new)], 32, 8, 128, tiles)
     yield Timed("extend torch sdpa 8192", 4 * 8192 * 4096.5 * 32 * 128, "TFLOP/s", torch_prefill)
 
@@ -240,7 +242,8 @@ def thin_cases() -> Iterator[Timed]:
         for inputs, rows in ((1024, 4096), (2048, 1024), (4096, 6144), (4096, 4096), (4096, 28672), (14336, 4096)):
             yield torch_linear(inputs, rows, tokens)
             for depth, split, stages in ((128, 1, 4), (128, 2, 4), (128, 4, 4), (128, 2, 5), (64, 2, 6), (64, 4, 8)):
-                shape = ThinShape(64, max(16, tokens), depth, split, 4, stages)
+                tile = WeightTile(64, depth, 4, stages)
+                shape = ThinShape(64, max(16, tokens), depth, split, tile.launch())
                 yield thin_case(inputs, rows, tokens, shape)
 
 
@@ -264,5 +267,5 @@ def thin_case(inputs: int, rows: int, tokens: int, shape: ThinShape) -> Timed:
             run(0)
         return run, error_of(run(0), x.double() @ matrices[0].double().T)
 
-    label = f"{shape.rows}x{shape.inputs} split {shape.split} stages {shape.stages}"
+    label = f"{shape.rows}x{shape.inputs} split {shape.split} stages {shape.options['num_stages']}"
     return Timed(f"thin {inputs}->{rows} tokens {tokens} {label}", 2 * inputs * rows, "TB/s", prepare)

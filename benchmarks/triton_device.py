@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 
@@ -12,6 +13,7 @@ from anychip.runner.platform import TorchPlatform
 from anychip.testing.op_checks import check_op
 from anychip.triton.chip import Chip
 from anychip.triton.provider import TritonKernels
+from anychip_cuda.chips import chip_of
 
 
 class Device(TorchPlatform):
@@ -52,8 +54,7 @@ class Subject:
 
 def chip(overlap: bool = False) -> Chip:
     """The first device."""
-    properties = torch.cuda.get_device_properties(0)
-    return Chip(properties.multi_processor_count, overlap, properties.shared_memory_per_block_optin)
+    return replace(chip_of(torch.device("cuda", 0)), overlap=overlap)
 
 
 def check_one(name: str) -> str:

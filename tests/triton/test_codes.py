@@ -11,7 +11,7 @@ require_triton(interpreted=True)
 from anychip.ops.linear import linear, random_weight
 from anychip.testing.compare import normalized_error
 from anychip.triton.chip import Chip
-from anychip.triton.codes import CodedLinear, Codes, pack, prepare_codes
+from anychip.triton.codes import CodedLinear, Codes, pack, prepare_codes, without_negative_zero
 from anychip.weights.quantize import fits, quantize
 from anychip.weights.scheme import Scheme, schemes
 
@@ -41,6 +41,22 @@ def test_few_tokens(scheme: Scheme, tokens: int) -> None:
     ours, wanted, _ = case(scheme, tokens, 256 if scheme.group_size > 32 else 160)
     rounded = tokens > 1 and scheme.bits == 8 and scheme.group_size == 0
     assert normalized_error(ours, wanted) < (LIMITS[scheme.format] if rounded else TIGHT)
+
+
+def test_a_weight_in_the_other_dialect_of_8_bit_floats_means_the_same() -> None:
+    """Its codes are half as large, with a scale twice as large. Triton's interpreter does not know them."""
+    (scheme,) = (scheme for scheme in SCHEMES if scheme.format == "fp8" and scheme.group_size == 0)
+    weight = quantize(random_weight(torch.Generator().manual_seed(5), 48, 160, "float32"), scheme)
+    codes = prepare_codes(weight, torch.float8_e4m3fnuz).prepared
+    assert isinstance(codes, Codes)
+    assert codes.values.dtype == torch.float8_e4m3fnuz
+    assert torch.equal(LINEAR.dequantize(codes, torch.float32), weight.dequantize(torch.float32))
+
+
+def test_all_codes_keep_their_meaning_in_the_other_dialect() -> None:
+    codes = torch.arange(256, dtype=torch.uint8).view(torch.float8_e4m3fn)
+    assert torch.equal(without_negative_zero(codes).float().nan_to_num(7.0) * 2, codes.float().nan_to_num(14.0))
+    assert codes.isnan().sum() == without_negative_zero(codes).isnan().sum() == 2
 
 
 def test_many_tokens_are_rounded_to_integers_too() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from tests.triton.mode import require_triton
@@ -19,9 +21,11 @@ from anychip.triton.attention import Attention
 from anychip.triton.chip import Chip
 from anychip.triton.codes import prepare_codes
 from anychip.triton.provider import TritonKernels
+from anychip.triton.tuning import Tuning
 from anychip.weights.quantize import quantize
 from anychip.weights.scheme import Scheme
 from anychip.weights.weight import Weight
+from anychip_cuda.chips import tuning_of
 
 CODED = (
     Scheme("int4", 4, 32, True, "none"),
@@ -38,8 +42,13 @@ TRIVIAL = 16
 MATRIX = {"sm_80": "mma.sync", "sm_90": "wgmma", "sm_100": "tcgen05", "gfx942": "v_mfma"}
 
 
+def chip(target: str, processors: int = 132) -> Chip:
+    tuning = tuning_of(SHARED[target]) if target.startswith("sm") else Tuning()
+    return Chip(processors, target in OVERLAPS, tuning)
+
+
 def ops_for(target: str, spec: OpSpec) -> Ops:
-    return bind(TritonKernels(Chip(132, target in OVERLAPS, SHARED[target])).kernels(spec), spec)
+    return bind(TritonKernels(chip(target)).kernels(spec), spec)
 
 
 def attend(target: str, dim: int) -> None:
@@ -57,11 +66,8 @@ def attend(target: str, dim: int) -> None:
     ops.kv_write(k, k, cache, plan)
     ops.paged_attention(q, cache, plan, 0.1, 30.0, q[0, :, 0].contiguous())
     ops.paged_attention(q, cache, plan, 0.1)
-    for chip in (
-        Chip(1, shared_memory=SHARED[target]),
-        Chip(132, shared_memory=SHARED[target]),
-    ):  # large and small tiles
-        attention = Attention(chip, 32)
+    for processors in (1, 132):  # large and small tiles
+        attention = Attention(replace(chip(target, processors), overlap=False), 32)
         attention.paged_attention(q, cache, attention.plan_attention(inputs, layer, 16), 0.1)
 
 

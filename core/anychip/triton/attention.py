@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
@@ -15,7 +15,8 @@ from anychip.triton.chip import Chip
 from anychip.triton.plan import Contexts, PagedPlan, Queries, make_plan
 from anychip.triton.programs.contexts import attend_contexts, join_pieces
 from anychip.triton.programs.queries import attend_queries
-from anychip.triton.tiles import Tile, Tiles, padded
+from anychip.triton.tiles import context_tile, padded, query_tile
+from anychip.triton.tuning import Tile
 
 LOG2_E = math.log2(math.e)
 
@@ -40,7 +41,6 @@ class Attention:
 
     chip: Chip
     num_heads: int
-    tiles: Tiles = field(default_factory=Tiles)
 
     def plan_attention(self, inputs: AttentionInputs, spec: KVSpec, block_size: int) -> PagedPlan:
         """See anychip.ops.attention.plan_attention."""
@@ -48,10 +48,8 @@ class Attention:
         kv_heads, dim = plane.shape
         group = self.num_heads // kv_heads
         tokens = inputs.positions.shape[0] - inputs.num_single
-        tile = self.tiles.query(
-            dtype_of(plane.dtype), dim, tokens * self.num_heads, inputs.max_query * group, self.chip
-        )
-        pieces = max(1, self.tiles.waves * self.chip.processors // kv_heads)
+        tile = query_tile(self.chip, dtype_of(plane.dtype), dim, tokens * self.num_heads, inputs.max_query * group)
+        pieces = max(1, self.chip.tuning.waves * self.chip.processors // kv_heads)
         return make_plan(inputs, spec, block_size, pieces, group, tile, self.chip)
 
     def paged_attention(
@@ -67,7 +65,7 @@ class Attention:
         out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
         scoring = Scoring(scale, softcap, sinks)
         if plan.contexts is not None:
-            tile = self.tiles.context(q.dtype, q.shape[2], q.shape[1] // cache.k.shape[1], self.chip)
+            tile = context_tile(self.chip.tuning, q.dtype, q.shape[2], q.shape[1] // cache.k.shape[1])
             _attend_contexts(q, cache, plan, plan.contexts, tile, scoring, out, self.chip)
         if plan.queries is not None:
             _attend_queries(q, cache, plan, plan.queries, scoring, out, self.chip)
@@ -95,8 +93,9 @@ def _attend_contexts(
         SOFTCAP=scoring.softcap > 0, SINKS=scoring.sinks is not None, **_blocks(tile, dim), **tile.launch, **chip.order,
     )  # fmt: skip
     join_pieces[(plan.inputs.num_single, heads)](
-        partial, statistics, contexts.row_pieces, out, D=dim, BLOCK_D=padded(dim), BLOCK_P=32, num_warps=2, **chip.order
-    )
+        partial, statistics, contexts.row_pieces, out, D=dim, BLOCK_D=padded(dim), BLOCK_P=32,
+        num_warps=chip.tuning.warps(64), **chip.order,
+    )  # fmt: skip
 
 
 def _attend_queries(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import torch
+
+from anychip.triton.tuning import Tuning
 
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """A device of `processors` (multiprocessors, compute units).
+    """A device of `processors` (multiprocessors, compute units), as a platform describes it.
 
     `overlap`: a program may be started before the one whose results it waits for has ended (programmatic dependent
     launch). Every launch between two such programs must then wait too, as all of ours do.
@@ -15,12 +19,9 @@ class Chip:
 
     processors: int
     overlap: bool = False
-    shared_memory: int = 64 * 1024
-    """Bytes of fast memory that one program may use."""
-
-    def stages(self, wanted: int) -> int:
-        """How many tiles of a loop may be under way: fewer where there is little fast memory."""
-        return wanted if self.shared_memory > 64 * 1024 else min(wanted, 2)
+    tuning: Tuning = field(default_factory=Tuning)
+    float8: torch.dtype = torch.float8_e4m3fn
+    """The dialect of 8-bit floats that its matrix instructions read, if it has such."""
 
     @property
     def order(self) -> dict[str, bool]:

@@ -29,6 +29,8 @@ THIN = 64
 ALIGNED = 16
 """Rows and columns that products in 8 bits come in multiples of."""
 FORMATS = ("int4", "int8", "fp8")
+NEGATIVE_ZERO = 0x80
+"""Bits of -0 in e4m3fn, and of no number in e4m3fnuz."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +56,31 @@ class Codes:
         return self.group_size == self.columns
 
 
-def prepare_codes(weight: Weight) -> Weight:
-    """`weight` packed for these kernels; plain ones, and formats not known here, are left as they are."""
+def prepare_codes(weight: Weight, float8: torch.dtype = torch.float8_e4m3fn) -> Weight:
+    """`weight` packed for a chip that reads `float8`; plain ones, and formats not known here, are left as they are."""
     quantization = weight.quantization
     if quantization is None or quantization.format not in FORMATS or weight.values is None:
         return weight
     if weight.matrices > 1:
         raise UserError("Quantized experts have no kernels on this device.", "Leave out --quantization.")
-    values = weight.values
+    values, scale = weight.values, quantization.scale
     if quantization.bits == 4:
         values = pack(values + 8 if quantization.zero_point is None else values)
+    elif values.dtype == torch.float8_e4m3fn and float8 != values.dtype:
+        values, scale = without_negative_zero(values), scale * 2
     group = quantization.group_size or weight.shape[1]
-    return weight.with_prepared(Codes(values, quantization.scale, quantization.zero_point, group, weight.shape[1]))
+    return weight.with_prepared(Codes(values, scale, quantization.zero_point, group, weight.shape[1]))
+
+
+def without_negative_zero(codes: torch.Tensor) -> torch.Tensor:
+    """Codes of e4m3fn as e4m3fnuz, each half of what it was: the exponent's bias is larger by one there.
+
+    What was -0 would be no number there, so it becomes 0; what was no number stays none.
+    """
+    assert codes.dtype == torch.float8_e4m3fn, "codes of another dialect"
+    bits = codes.view(torch.uint8)
+    numbers = torch.where(bits == NEGATIVE_ZERO, 0, bits)
+    return torch.where(codes.isnan(), NEGATIVE_ZERO, numbers).to(torch.uint8).view(torch.float8_e4m3fnuz)
 
 
 def pack(codes: torch.Tensor) -> torch.Tensor:
@@ -115,13 +130,14 @@ class CodedLinear:
         multiply_bytes[(-(-rows // height),)](
             x, weight.values, weight.scale, bias, out, tokens, x.stride(0), weight.scale.stride(0), N=rows,
             K=weight.columns, GROUP=weight.group_size, BIAS=bias is not None, BLOCK_T=_columns(tokens), BLOCK_N=height,
-            BLOCK_K=1024 if tokens == 1 else 128, num_warps=4, **self.chip.order,
+            BLOCK_K=1024 if tokens == 1 else 128, num_warps=self.chip.tuning.warps(128),
+            **self.chip.order,
         )  # fmt: skip
         return out
 
     def _nibbles(self, x: torch.Tensor, weight: Codes, bias: torch.Tensor | None) -> torch.Tensor:
         tokens, rows = x.shape[0], weight.values.shape[0]
-        shape = code_shape(self.chip.processors, tokens, rows, weight.columns, packed=True)
+        shape = code_shape(self.chip, tokens, rows, weight.columns, packed=True)
         out = torch.empty(tokens, rows, dtype=x.dtype, device=x.device)
         multiply_nibbles[(shape.tiles(rows), shape.split)](
             x, weight.values, weight.scale, weight.zero_point, bias, out, partial_sums(shape, rows, x.device),
@@ -134,7 +150,7 @@ class CodedLinear:
     def _few_rounded(self, x: torch.Tensor, weight: Codes, bias: torch.Tensor | None) -> torch.Tensor:
         codes, scales = self._round(x, weight.values.dtype)
         tokens, rows = x.shape[0], weight.values.shape[0]
-        shape = code_shape(self.chip.processors, tokens, rows, weight.columns, packed=False)
+        shape = code_shape(self.chip, tokens, rows, weight.columns, packed=False)
         out = torch.empty(tokens, rows, dtype=x.dtype, device=x.device)
         multiply_rounded[(shape.tiles(rows), shape.split)](
             codes, scales, weight.values, weight.scale, bias, out, partial_sums(shape, rows, x.device),
@@ -163,10 +179,11 @@ class CodedLinear:
         codes = torch.empty(x.shape, dtype=dtype, device=x.device)
         scales = torch.empty(x.shape[0], 1, device=x.device)
         whole = dtype == torch.int8
+        largest = 127.0 if whole else torch.finfo(dtype).max
         width = 1 << (x.shape[1] - 1).bit_length()
         round_rows[(x.shape[0],)](
-            x, codes, scales, x.stride(0), K=x.shape[1], LARGEST=127.0 if whole else 448.0, WHOLE=whole, BLOCK=width,
-            num_warps=min(16, max(1, width // 512)), **self.chip.order,
+            x, codes, scales, x.stride(0), K=x.shape[1], LARGEST=largest, WHOLE=whole, BLOCK=width,
+            num_warps=self.chip.tuning.warps(width // 16), **self.chip.order,
         )  # fmt: skip
         return codes, scales
 

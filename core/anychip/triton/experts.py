@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -10,6 +11,7 @@ from anychip.ops.composite import GELU
 from anychip.triton.chip import Chip
 from anychip.triton.programs.experts import add_pairs, choose, count_pairs, multiply_experts, sort_pairs
 from anychip.triton.rows import BLOCK, unit_stride
+from anychip.triton.tuning import Tuning
 from anychip.weights.weight import Weight
 
 CHUNK = 2048
@@ -23,30 +25,30 @@ class ExpertShape:
     rows: int
     pairs: int
     inputs: int
-    warps: int
-    stages: int
+    options: Mapping[str, int | str]
 
     @property
-    def launch(self) -> dict[str, int]:
+    def launch(self) -> dict[str, int | str]:
         """Arguments of the launch."""
-        sizes = {"BLOCK_T": self.pairs, "BLOCK_N": self.rows, "BLOCK_K": self.inputs}
-        return {**sizes, "num_warps": self.warps, "num_stages": self.stages}
+        return {"BLOCK_T": self.pairs, "BLOCK_N": self.rows, "BLOCK_K": self.inputs, **self.options}
 
     def most_blocks(self, pairs: int, experts: int) -> int:
         """Blocks that so many pairs can fill at most, whichever experts they go to."""
         return min(pairs, experts + pairs // self.pairs)
 
 
-def expert_shape(pairs: int, experts: int, gated: bool, dtype: torch.dtype, chip: Chip) -> ExpertShape:
+def expert_shape(pairs: int, experts: int, gated: bool, dtype: torch.dtype, tuning: Tuning) -> ExpertShape:
     """Blocks of pairs as large as an expert's share, so that its matrices are read once."""
     share = pairs / experts
     if dtype.itemsize > 2:
-        return ExpertShape(32, 16, 32, 4, 2)
-    if share <= 16:
-        return ExpertShape(64, 16, 128, 4, chip.stages(3 if gated else 4))
-    if share <= 48:
-        return ExpertShape(64, 32, 128, 4, chip.stages(3))
-    return ExpertShape(128, 64 if gated else 128, 64, 8, chip.stages(3))
+        tile, columns = tuning.experts_float32, 16
+    elif share <= 16:
+        tile, columns = tuning.experts_few, 16
+    elif share <= 48:
+        tile, columns = tuning.experts_some, 32
+    else:
+        tile, columns = tuning.experts_many, 64 if gated else 128
+    return ExpertShape(tile.rows, columns, tile.inputs, tile.launch(gated))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class Experts:
         x = unit_stride(x)
         (tokens, hidden), count, number = x.shape, chosen.shape[1], gate_up.matrices
         size, pairs = down.shape[1], tokens * count
-        shape = expert_shape(pairs, number, True, x.dtype, self.chip)
+        shape = expert_shape(pairs, number, True, x.dtype, self.chip.tuning)
         order, owners = self._sorted(chosen, number, shape)
         inner = torch.empty(pairs, size, dtype=x.dtype, device=x.device)
         name = "silu" if activation == "silu" else GELU[activation]
@@ -89,7 +91,7 @@ class Experts:
             x, gate_up.values, inner, order, owners, shares, x.stride(0), gate_up.values.stride(0), N=size, K=hidden,
             COUNT=count, ACTIVATION=name, **shape.launch, **self.chip.order,
         )  # fmt: skip
-        outer = replace(expert_shape(pairs, number, False, x.dtype, self.chip), pairs=shape.pairs)
+        outer = replace(expert_shape(pairs, number, False, x.dtype, self.chip.tuning), pairs=shape.pairs)
         products = torch.empty(pairs, hidden, dtype=x.dtype, device=x.device)
         multiply_experts[(-(-hidden // outer.rows), len(owners))](
             inner, down.values, products, order, owners, shares, size, down.values.stride(0), N=hidden, K=size,

@@ -96,7 +96,7 @@ class Linears:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """One token. -> (y [1, N], x + residual [1, H])."""
         rows = weight.shape[0] // (2 if activation else 1)
-        shape = vector_shape(x.shape[1], bool(activation), norm_weight is not None)
+        shape = vector_shape(self.chip.tuning, x.shape[1], bool(activation), norm_weight is not None)
         out = torch.empty(1, rows, dtype=x.dtype, device=x.device)
         total = x if residual is None else torch.empty(x.shape, dtype=x.dtype, device=x.device)
         multiply_vector[(-(-rows // shape["BLOCK_N"]),)](

@@ -14,7 +14,7 @@ from anychip.ops.attention import AttentionInputs
 from anychip.plugin.contract import KVSpec
 from anychip.triton.chip import Chip
 from anychip.triton.programs.plan import cut_contexts, cut_queries, place_tokens
-from anychip.triton.tiles import Tile
+from anychip.triton.tuning import Tile
 
 FIELDS = 8
 UNIT = 64

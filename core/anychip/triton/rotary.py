@@ -27,7 +27,7 @@ class Heads:
         """See anychip.ops.attention.kv_write."""
         k, v = unit_stride(k), unit_stride(v)
         tokens, heads, dim = k.shape
-        blocks = _token_blocks(tokens)
+        blocks = self._blocks(tokens)
         write_heads[(-(-tokens // blocks["TOKENS"]), heads)](
             k, v, plan.slots, cache.k, cache.v, tokens, k.stride(0), k.stride(1), v.stride(0), v.stride(1), M=heads,
             D=dim, PAGE=plan.block_size, BLOCK_D=padded(dim), **blocks, **self.chip.order,
@@ -49,7 +49,7 @@ class Heads:
         """See anychip.ops.composite.qk_norm_rope_kv_write."""
         q, k, v = unit_stride(q), unit_stride(k), unit_stride(v)
         tokens, heads, dim = q.shape
-        out, blocks, kv_heads = _empty(q), _token_blocks(tokens), k.shape[1]
+        out, blocks, kv_heads = _empty(q), self._blocks(tokens), k.shape[1]
         prepare_heads[(-(-tokens // blocks["TOKENS"]), heads + 2 * kv_heads)](
             q, k, v, q_norm, k_norm, positions, cos_sin, plan.slots, out, cache.k, cache.v, eps, tokens, q.stride(0),
             q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1), N=heads, M=kv_heads, D=dim,
@@ -64,7 +64,7 @@ class Heads:
         """See anychip.ops.rope.rope."""
         q, k = unit_stride(q), unit_stride(k)
         tokens, heads, dim = q.shape
-        q_out, k_out, blocks, kv_heads = _empty(q), _empty(k), _token_blocks(tokens), k.shape[1]
+        q_out, k_out, blocks, kv_heads = _empty(q), _empty(k), self._blocks(tokens), k.shape[1]
         prepare_heads[(-(-tokens // blocks["TOKENS"]), heads + kv_heads)](
             q, k, k, None, None, positions, cos_sin, None, q_out, k_out, k_out, 0.0, tokens, q.stride(0), q.stride(1),
             k.stride(0), k.stride(1), 0, 0, N=heads, M=kv_heads, D=dim, ROTARY=cos_sin.shape[1], NORM_Q=False,
@@ -72,9 +72,9 @@ class Heads:
         )  # fmt: skip
         return q_out, k_out
 
-
-def _token_blocks(tokens: int) -> dict[str, int]:
-    return {"TOKENS": 1, "num_warps": 1} if tokens <= FEW_TOKENS else {"TOKENS": 16, "num_warps": 4}
+    def _blocks(self, tokens: int) -> dict[str, int]:
+        few = tokens <= FEW_TOKENS
+        return {"TOKENS": 1 if few else 16, "num_warps": self.chip.tuning.warps(32 if few else 128)}
 
 
 def _empty(x: torch.Tensor) -> torch.Tensor:

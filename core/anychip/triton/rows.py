@@ -25,7 +25,7 @@ class Rows:
         out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
         width, heads = x.shape[-1], lines.shape[1]
         normalize[(lines.shape[0] * heads,)](
-            lines, weight, out, eps, heads, lines.stride(0), lines.stride(1), H=width, **_row_launch(width),
+            lines, weight, out, eps, heads, lines.stride(0), lines.stride(1), H=width, **self._launch(width),
             **self.chip.order,
         )  # fmt: skip
         return out
@@ -38,7 +38,7 @@ class Rows:
         out, total = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for _ in range(2))
         width = x.shape[1]
         add_and_normalize[(x.shape[0],)](
-            x, residual, weight, out, total, eps, x.stride(0), residual.stride(0), H=width, **_row_launch(width),
+            x, residual, weight, out, total, eps, x.stride(0), residual.stride(0), H=width, **self._launch(width),
             **self.chip.order,
         )  # fmt: skip
         return out, total
@@ -70,16 +70,15 @@ class Rows:
         )
         return out
 
+    def _launch(self, width: int) -> dict[str, int]:
+        """The block that holds a row, and warps enough for 16 bytes a thread."""
+        block = 1 << (width - 1).bit_length()
+        return {"BLOCK": block, "num_warps": self.chip.tuning.warps(block // 8)}
+
 
 def unit_stride(x: torch.Tensor) -> torch.Tensor:
     """x with neighbours of the last axis side by side."""
     return x if x.stride(-1) == 1 else x.contiguous()
-
-
-def _row_launch(width: int) -> dict[str, int]:
-    """The block that holds a row, and warps enough for 16 bytes a thread."""
-    block = 1 << (width - 1).bit_length()
-    return {"BLOCK": block, "num_warps": min(16, max(1, block // 256))}
 
 
 def _lines(x: torch.Tensor) -> torch.Tensor:

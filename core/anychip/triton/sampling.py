@@ -61,7 +61,7 @@ class Sampling:
             draw_tokens[(rows,)](
                 logits, temperature, top_k, top_p, min_p, numbers, sums, ids, highest, logits.stride(0), V=vocabulary,
                 TRUNCATE=candidates > 0, LANES=self.lanes, BLOCK=BLOCK, BLOCKS=blocks, TILE=min(blocks, 32),
-                num_warps=16, **self.chip.order,
+                num_warps=self.chip.tuning.warps(512), **self.chip.order,
             )  # fmt: skip
         return ids, highest
 

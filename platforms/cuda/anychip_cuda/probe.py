@@ -6,11 +6,9 @@ CUDA itself is not asked, because a process that has called it can no longer be 
 from __future__ import annotations
 
 import ctypes
-import importlib.util
-import re
-from pathlib import Path
 
 from anychip.plugin import Probe
+from anychip.plugin.torch_build import built_for
 
 MIN_CAPABILITY = (8, 0)
 """bfloat16 in the matrix units."""
@@ -42,7 +40,7 @@ def probe() -> Probe:
     if max(found) < MIN_CAPABILITY:
         has, needs = (".".join(map(str, version)) for version in (max(found), MIN_CAPABILITY))
         return _cannot(f"the GPU has compute capability {has}, and {needs} is needed", OLD_GPU)
-    if not built_for_cuda(_torch_folder()):
+    if not built_for("cuda"):
         return _cannot("this build of PyTorch is not for NVIDIA GPUs", BUILD)
     return Probe(SCORE, "", len(found))
 
@@ -64,15 +62,3 @@ def _capabilities(library: ctypes.CDLL) -> list[tuple[int, int]]:
         if not failed:
             found.append((major.value, minor.value))
     return found
-
-
-def _torch_folder() -> Path:
-    spec = importlib.util.find_spec("torch")
-    assert spec is not None and spec.origin is not None, "anychip depends on torch"
-    return Path(spec.origin).parent
-
-
-def built_for_cuda(folder: Path) -> bool:
-    """Whether the torch in `folder` was built with CUDA, as its version file says; importing it takes seconds."""
-    version = folder / "version.py"
-    return version.is_file() and bool(re.search(r"^cuda\b[^=]*=\s*['\"]", version.read_text(), re.MULTILINE))

@@ -29,7 +29,7 @@ class Fetched(Pending["npt.NDArray[Any]"]):
     def __init__(self, tensor: torch.Tensor) -> None:
         self._pinned = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
         self._pinned.copy_(tensor, non_blocking=True)
-        self._done = torch.cuda.Event()
+        self._done = torch.get_device_module(tensor.device).Event()
         self._done.record()
 
     def result(self) -> npt.NDArray[Any]:

@@ -1,0 +1,151 @@
+"""A platform of a GPU that torch and Triton know. A vendor's package names the device and describes the chip."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from anychip.config import EngineConfig
+from anychip.errors import UserError
+from anychip.ops.op import Kernel, OpSpec
+from anychip.plugin.contract import Capabilities, KVPlan, KVSpec, Memory, Pending, Runner
+from anychip.runner.captured import CapturedSteps, Sizes, sizes_up_to
+from anychip.runner.inputs import Forward, RunBatch
+from anychip.runner.platform import TorchPlatform
+from anychip.triton.chip import Chip
+from anychip.triton.codes import prepare_codes
+from anychip.triton.copies import Fetched, send
+from anychip.triton.graphs import GraphKind, Graphs
+from anychip.triton.provider import MAX_HEAD_DIM, MIN_HEAD_DIM, TritonKernels
+from anychip.weights.weight import Weight
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+MAX_CAPTURED_ROWS = 512
+"""A larger decoding step is long enough for the host to launch it kernel by kernel."""
+MAX_CAPTURED_TOKENS = 8192
+"""The same for steps that compute prompts."""
+ROWS = (8, 40)
+"""Rows of captured steps that compute prompts, beside the most there can be."""
+_APART = 64
+
+
+class TritonPlatform(TorchPlatform):
+    """One GPU: kernels in Triton, steps captured as graphs, copies that nobody waits for.
+
+    Everything else is asked of torch's module of the device's type: memory, streams, events.
+    """
+
+    def __init__(
+        self, device: torch.device, chip: Chip, capabilities: Capabilities, graphs: GraphKind | None = None
+    ) -> None:
+        """Nothing is asked of the device yet. Without `graphs` every step is launched kernel by kernel."""
+        self.chip = chip
+        self._device, self._capabilities, self._graphs = device, capabilities, graphs
+        self._torch = torch.get_device_module(device)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the vendor's package says of this chip."""
+        return self._capabilities
+
+    @property
+    def device(self) -> torch.device:
+        """The GPU."""
+        return self._device
+
+    def memory(self) -> Memory:
+        """What the driver has left, and what torch holds beyond the most that was ever in use."""
+        free, total = self._torch.mem_get_info(self._device)
+        held = self._torch.memory_reserved(self._device) - self._torch.max_memory_allocated(self._device)
+        return Memory(free + max(0, held), total)
+
+    def synchronize(self) -> None:
+        """Wait for all streams."""
+        self._torch.synchronize(self._device)
+
+    def runner(self, config: EngineConfig) -> Runner:
+        """See `TorchPlatform.runner`; what an earlier model needed at its peak is forgotten."""
+        self._torch.reset_peak_memory_stats(self._device)
+        return super().runner(config)
+
+    def notes(self) -> tuple[str, ...]:
+        """The GPU and the library in use."""
+        return (f"{self._torch.get_device_name(self._device)}, torch {torch.__version__}",)
+
+    def kernels(self, spec: OpSpec) -> Mapping[str, Kernel]:
+        """Triton's, which leave large products to torch's library."""
+        return TritonKernels(self.chip).kernels(spec)
+
+    def prepare_weight(self, weight: Weight, out: Weight | None = None) -> Weight:
+        """Codes are packed; a reload packs anew and lets go of `out`."""
+        return prepare_codes(weight, self.chip.float8)
+
+    def send(self, array: npt.NDArray[Any], out: torch.Tensor | None = None) -> torch.Tensor:
+        """By way of pinned memory."""
+        return send(array, self._device, out)
+
+    def fetch(self, tensor: torch.Tensor) -> Pending[npt.NDArray[Any]]:
+        """Into pinned memory, behind what was submitted so far."""
+        return Fetched(tensor)
+
+    def compile(self, step: Forward, plan: KVPlan) -> RunBatch:
+        """Steps as graphs, where attention does its index work on the device."""
+        launched = super().compile(step, plan)
+        if self._graphs is None or not all(reads_paged(group.spec) for group in plan.groups):
+            return launched
+        capture = Graphs(self._device, self._graphs)
+        return CapturedSteps(step, plan, self._device, self.send, capture, launched, captured_sizes(plan))
+
+
+def gpu_capabilities(weight_formats: tuple[str, ...], collective_backend: str) -> Capabilities:
+    """Large steps, because a long prompt is worth a large product; one step ahead, because launches take time."""
+    return Capabilities(
+        dtypes=("bfloat16", "float16", "float32"),
+        block_sizes=(64, 16, 32, 128),
+        steps_in_flight=2,
+        batched_tokens=8192,
+        memory_utilization=0.9,
+        weight_formats=weight_formats,
+        token_masks=True,
+        collective_backend=collective_backend,
+    )
+
+
+def use_device(kind: str, index: int, library: str, hidden_by: str) -> torch.device:
+    """Make one GPU the current device: Triton launches there, and so do streams and events.
+
+    Raises `UserError` where `library`, such as CUDA, offers none of that number; `hidden_by` names what may hide some.
+    """
+    module = torch.get_device_module(kind)
+    count = module.device_count()
+    if index >= count:
+        raise UserError(
+            f"{library} offers {count} device(s) to this process, so there is no {kind}:{index}.",
+            f"{hidden_by} may hide some; or choose another --device.",
+        )
+    device = torch.device(kind, index)
+    module.set_device(device)
+    return device
+
+
+def reads_paged(spec: KVSpec) -> bool:
+    """Whether attention over such a cache plans on the device, so that a captured step stays right."""
+    return all(MIN_HEAD_DIM <= plane.shape[-1] <= MAX_HEAD_DIM for plane in spec.planes)
+
+
+def captured_sizes(plan: KVPlan) -> Sizes:
+    """Shapes of graphs: decoding steps, and others while the host may take longer to launch than the GPU to run."""
+    most = plan.max_num_seqs + 1
+    return Sizes(
+        single=sizes_up_to(min(plan.max_num_seqs, MAX_CAPTURED_ROWS)),
+        tokens=sizes_up_to(min(_padded(plan.max_num_batched_tokens), MAX_CAPTURED_TOKENS), _APART),
+        rows=tuple(sorted({*(rows for rows in ROWS if rows < most), most + (most % _APART == 0)})),
+    )
+
+
+def _padded(tokens: int) -> int:
+    return -(-tokens // _APART) * _APART

@@ -1,0 +1,82 @@
+"""How work is cut on one kind of chip. A platform brings such a table; the defaults fit 64 KiB of fast memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Rows of queries by keys, and how a program computes it. `options` are those of one vendor's compiler."""
+
+    rows: int
+    keys: int
+    warps: int
+    stages: int
+    options: Mapping[str, int | str] = field(default_factory=dict)
+
+    @property
+    def launch(self) -> dict[str, int | str]:
+        """Options of a launch."""
+        return {"num_warps": self.warps, "num_stages": self.stages, **self.options}
+
+
+@dataclass(frozen=True, slots=True)
+class WeightTile:
+    """Rows of weights by inputs, and how a program computes it."""
+
+    rows: int
+    inputs: int
+    warps: int
+    stages: int
+    options: Mapping[str, int | str] = field(default_factory=dict)
+
+    def launch(self, fewer: bool = False) -> dict[str, int | str]:
+        """Options of a launch; `fewer`: more than one such tile is read at a time, so fewer times are under way."""
+        stages = self.stages - 1 if fewer and self.stages > 3 else self.stages
+        return {"num_warps": self.warps, "num_stages": stages, **self.options}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """Tiles by what is computed. What a program keeps in registers and fast memory must fit without spilling."""
+
+    lanes: int = 32
+    """Threads of a warp."""
+    waves: int = 4
+    """Pieces of context a processor, when there are enough."""
+
+    context: Tile = Tile(16, 64, 4, 2)
+    """One token's heads against a long context: small, with many loads under way. More rows where heads need them."""
+    context_large: Tile = Tile(16, 32, 4, 2)
+    """The same in float32, or with heads larger than 128."""
+    query_few: Tile = Tile(16, 64, 4, 2)
+    """Several tokens' heads, where no row brings more than 16 lines."""
+    query_small: Tile = Tile(64, 64, 4, 2)
+    """Where larger tiles would leave processors idle."""
+    query_medium: Tile = Tile(128, 64, 8, 2)
+    query_large: Tile = Tile(128, 64, 8, 2)
+    """As large as accumulators allow."""
+    query_wide: Tile = Tile(128, 32, 8, 2)
+    """Heads larger than 128."""
+    query_float32: Tile = Tile(32, 32, 4, 1)
+
+    thin: WeightTile = WeightTile(64, 128, 4, 2)
+    """Linear layers for a few tokens."""
+    thin_float32: WeightTile = WeightTile(32, 64, 4, 2)
+    experts_few: WeightTile = WeightTile(64, 128, 4, 2)
+    """Up to 16 pairs of a token and an expert for each expert."""
+    experts_some: WeightTile = WeightTile(64, 128, 4, 2)
+    """Up to 48."""
+    experts_many: WeightTile = WeightTile(128, 64, 8, 2)
+    experts_float32: WeightTile = WeightTile(32, 32, 4, 2)
+    codes_vector: WeightTile = WeightTile(4, 512, 4, 4)
+    """Quantized weights and one token, without a matrix instruction."""
+    codes_packed: WeightTile = WeightTile(64, 128, 8, 2)
+    """Four bits a code, some tokens."""
+    codes_bytes: WeightTile = WeightTile(64, 256, 4, 2)
+
+    def warps(self, threads: int) -> int:
+        """How many warps so many threads are, sixteen at most."""
+        return min(16, max(1, threads // self.lanes))

@@ -1,0 +1,59 @@
+"""What NVIDIA's chips can do, by compute capability, and the tiles that were measured on them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from anychip.triton.chip import Chip
+from anychip.triton.codes import FORMATS
+from anychip.triton.tuning import Tile, Tuning, WeightTile
+
+HAS_FP8 = (8, 9)
+"""Compute capability from which there is arithmetic on 8-bit floats."""
+OVERLAPS = (9, 0)
+"""Compute capability from which a kernel may start before the one it waits for has ended."""
+ROOMY = 128 * 1024
+"""Bytes of shared memory that the tiles measured on an H200 may take."""
+
+H200 = Tuning(
+    context=Tile(16, 64, 4, 4),
+    query_few=Tile(16, 64, 4, 4),
+    query_small=Tile(64, 64, 4, 4),
+    query_medium=Tile(128, 64, 8, 6),
+    query_large=Tile(128, 128, 8, 6),
+    thin=WeightTile(64, 128, 4, 4),
+    thin_float32=WeightTile(32, 64, 4, 4),
+    experts_few=WeightTile(64, 128, 4, 4),
+    experts_some=WeightTile(64, 128, 4, 3),
+    experts_many=WeightTile(128, 64, 8, 3),
+    codes_packed=WeightTile(64, 128, 8, 4),
+    codes_bytes=WeightTile(64, 256, 4, 4),
+)
+SMALL = replace(
+    H200,
+    query_few=Tile(16, 64, 4, 3),
+    query_small=Tile(64, 64, 4, 3),
+    query_medium=Tile(128, 64, 8, 3),
+    query_large=Tile(128, 64, 8, 3),
+)
+"""For chips with about 100 KiB: not measured."""
+
+
+def tuning_of(shared_memory: int) -> Tuning:
+    """Tiles that fit a program's share of shared memory, in bytes."""
+    return H200 if shared_memory > ROOMY else SMALL
+
+
+def chip_of(device: torch.device) -> Chip:
+    """The chip of one GPU."""
+    properties = torch.cuda.get_device_properties(device)
+    shared_memory: int = properties.shared_memory_per_block_optin  # type: ignore[attr-defined]  # the stub lacks it
+    overlap = (properties.major, properties.minor) >= OVERLAPS
+    return Chip(properties.multi_processor_count, overlap, tuning_of(shared_memory))
+
+
+def formats_of(capability: tuple[int, int]) -> tuple[str, ...]:
+    """Quantized formats that are kept as they are."""
+    return FORMATS if capability >= HAS_FP8 else tuple(name for name in FORMATS if name != "fp8")
