@@ -22,14 +22,14 @@ from anychip.sampling_params import SamplingParams
 from anychip.testing.tiny_model import write_tiny_model
 
 PLUGIN = """
-from anychip.plugin import Capabilities, Memory, PlatformSpec, Probe, hookimpl
+from anychip.plugin import API_VERSION, Capabilities, Memory, PlatformSpec, Probe, hookimpl
 from anychip.testing.null import NullPlatform
 
 
 @hookimpl
 def register_platforms(register):
     open = lambda devices, config: NullPlatform({capabilities})
-    register(PlatformSpec(name="{device}", probe=lambda: Probe(-1), open=open))
+    register(PlatformSpec(name="{device}", probe=lambda: Probe(-1), open=open, api_version=API_VERSION))
 """
 MODEL = {"model_type": "llama", "max_position_embeddings": 512, "vocab_size": 64, "num_hidden_layers": 2}
 

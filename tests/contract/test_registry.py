@@ -7,6 +7,7 @@ import pytest
 from anychip.config import make_config
 from anychip.engine.engine import Engine
 from anychip.errors import UserError
+from anychip.plugin import API_VERSION
 from anychip.plugin.registry import Registry, version_refusal
 
 PLATFORM = """
@@ -21,7 +22,7 @@ def register_platforms(register):
 """
 
 
-def platform_source(name="dummy", score=50, reason="", devices=1, version=0):
+def platform_source(name="dummy", score=50, reason="", devices=1, version=API_VERSION):
     return PLATFORM.format(name=name, score=score, reason=reason, devices=devices, version=version)
 
 
@@ -83,7 +84,8 @@ def test_a_device_of_a_broken_plugin_with_another_name_says_what_is_broken(plugi
 
 def test_a_plugin_whose_second_probe_raises_brings_neither_platform(plugin):
     source = platform_source("first") + (
-        "    register(PlatformSpec(name='second', probe=lambda: 1 / 0, open=lambda devices, config: NullPlatform()))\n"
+        "    register(PlatformSpec(name='second', probe=lambda: 1 / 0, open=lambda devices, config: NullPlatform(),\n"
+        f"                          api_version={API_VERSION}))\n"
     )
     plugin("dummy-pair", source)
     registry = Registry()
@@ -133,7 +135,7 @@ def test_a_hook_that_would_never_be_called_right_is_refused(plugin, source, says
 def test_another_contract_version_is_refused_naming_both(plugin):
     plugin("dummy-new", platform_source("new", version=7))
     registry = Registry()
-    with pytest.raises(UserError, match=r"contract version 7, this anychip takes 0"):
+    with pytest.raises(UserError, match=rf"contract version 7, this anychip takes {API_VERSION}"):
         registry.choose("new")
     assert registry.choose("auto").found.spec.name != "new"
 

@@ -10,7 +10,7 @@ from anychip.runner import TorchPlatform
 from anychip.testing.null import NullPlatform, NullRunner
 
 HEAD = """
-from anychip.plugin import Memory, PlatformSpec, Probe, hookimpl
+from anychip.plugin import API_VERSION, Memory, PlatformSpec, Probe, hookimpl
 from anychip.runner import TorchPlatform
 
 
@@ -28,7 +28,8 @@ TAIL = """
 
 @hookimpl
 def register_platforms(register):
-    register(PlatformSpec(name="chip", probe=lambda: Probe(1), open=lambda devices, config: Chip()))
+    open = lambda devices, config: Chip()
+    register(PlatformSpec(name="chip", probe=lambda: Probe(1), open=open, api_version=API_VERSION))
 """
 
 

@@ -8,7 +8,7 @@ import torch
 from anychip.models.feed_forward import GatedMLP
 from anychip.ops import activation, attention, linear, norm, rope
 from anychip.ops.op import Kernel
-from anychip.plugin import Capabilities, Memory, PlatformSpec, Probe, hookimpl
+from anychip.plugin import API_VERSION, Capabilities, Memory, PlatformSpec, Probe, hookimpl
 from anychip.reference.platform import ReferencePlatform
 from anychip.runner import TorchRunner
 from anychip.sample import choose
@@ -20,7 +20,8 @@ TAIL = """
 
 @hookimpl
 def register_platforms(register):
-    register(PlatformSpec(name="broken", probe=lambda: Probe(-1), open=lambda devices, config: Broken()))
+    open = lambda devices, config: Broken()
+    register(PlatformSpec(name="broken", probe=lambda: Probe(-1), open=open, api_version=API_VERSION))
 """
 KERNELS = """
     def kernels(self, spec):

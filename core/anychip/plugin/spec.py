@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from anychip.plugin.contract import API_VERSION, Platform
-
 if TYPE_CHECKING:
     from anychip.config import EngineConfig
+    from anychip.plugin.contract import Platform
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +34,7 @@ class PlatformSpec:
     probe: Callable[[], Probe]
     open: Callable[[Sequence[int], EngineConfig], Platform]
     """Called with device indices, and the config before a platform has filled in what was left open."""
-    api_version: int = API_VERSION
+    api_version: int
+    """Version of the contract it was made for, written as a number: `API_VERSION` is that of the anychip that runs."""
     build_kernels: Callable[[EngineConfig], Iterable[str]] | None = None
     """Compile kernels ahead of their first use, a line for each; None where there is nothing to compile."""
-    extra: str = ""
-    """What to install when it is missing, e.g. `anychip[name]`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from anychip.config import EngineConfig
-from anychip.plugin.contract import Platform
+from anychip.plugin.contract import API_VERSION, Platform
 from anychip.plugin.hookspec import hookimpl
 from anychip.plugin.spec import PlatformSpec, Probe
 
@@ -19,4 +19,11 @@ def _open(devices: Sequence[int], config: EngineConfig) -> Platform:
 @hookimpl
 def register_platforms(register: Callable[[PlatformSpec], None]) -> None:
     """A device that computes nothing, for measuring the host; `auto` never takes it."""
-    register(PlatformSpec(name="null", probe=lambda: Probe(-1, "computes nothing; only when asked for"), open=_open))
+    register(
+        PlatformSpec(
+            name="null",
+            probe=lambda: Probe(-1, "computes nothing; only when asked for"),
+            open=_open,
+            api_version=API_VERSION,
+        )
+    )

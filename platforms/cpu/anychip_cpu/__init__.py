@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from anychip.config import EngineConfig
-from anychip.plugin.contract import Platform
+from anychip.plugin.contract import API_VERSION, Platform
 from anychip.plugin.hookspec import hookimpl
 from anychip.plugin.spec import PlatformSpec, Probe
 
@@ -28,6 +28,10 @@ def register_platforms(register: Callable[[PlatformSpec], None]) -> None:
     """The host's processors: one device, whichever index; any accelerator scores more."""
     register(
         PlatformSpec(
-            name="cpu", probe=lambda: Probe(10), open=_open, build_kernels=_build_kernels, extra="anychip[cpu]"
+            name="cpu",
+            probe=lambda: Probe(10),
+            open=_open,
+            build_kernels=_build_kernels,
+            api_version=API_VERSION,
         )
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from anychip.plugin import EngineConfig, Platform, PlatformSpec, hookimpl
+from anychip.plugin import API_VERSION, EngineConfig, Platform, PlatformSpec, hookimpl
 from anychip_cuda.probe import probe
 
 
@@ -17,4 +17,4 @@ def _open(devices: Sequence[int], config: EngineConfig) -> Platform:
 @hookimpl
 def register_platforms(register: Callable[[PlatformSpec], None]) -> None:
     """NVIDIA GPUs, numbered as CUDA does."""
-    register(PlatformSpec(name="cuda", probe=probe, open=_open, extra="anychip[cuda]"))
+    register(PlatformSpec(name="cuda", probe=probe, open=_open, api_version=API_VERSION))

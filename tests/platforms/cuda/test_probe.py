@@ -22,4 +22,4 @@ def test_the_probe_gives_a_score_or_a_reason():
 
 
 def test_the_platform_is_found_through_its_entry_point():
-    assert [found.spec.extra for found in Registry().platforms if found.spec.name == "cuda"] == ["anychip[cuda]"]
+    assert [found.plugin for found in Registry().platforms if found.spec.name == "cuda"] == ["cuda"]
