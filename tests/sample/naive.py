@@ -1,5 +1,7 @@
 """A sampler in float64 numpy, one row at a time, written straight from the definition of each field."""
 
+from functools import partial
+
 import numpy as np
 
 from anychip.engine.batch import AdmittedRow, RowSampling
@@ -49,6 +51,9 @@ class ReferenceOps:
 
     greedy = staticmethod(SAMPLE_OPS[0].reference)
     sample = staticmethod(SAMPLE_OPS[1].reference)
+
+    def __init__(self):
+        self.take_highest, self.take_drawn = (partial(op.reference, self) for op in SAMPLE_OPS[2:])
 
 
 def admitted(row=0, prompt=(), output=(), prompt_length=None, **params) -> AdmittedRow:

@@ -4,16 +4,18 @@ import torch
 from tests.sample.naive import ReferenceOps, admitted, distribution, edited
 
 from anychip.engine.batch import Masks
-from anychip.sample.sampler import NOT_FINITE, NOTHING_LEFT, Sampler
+from anychip.sample.sampler import Sampler
 from anychip.sample.send import plain_send
 from anychip.sample.state import SamplerState
+from anychip.sample.take import NOT_FINITE, NOTHING_LEFT
 
 VOCAB = 331
 ROWS = 8
 
 
 def new_sampler(*rows):
-    sampler = Sampler(SamplerState(ROWS, VOCAB, torch.device("cpu"), plain_send(torch.device("cpu"))), ReferenceOps())
+    state = SamplerState(ROWS, VOCAB, torch.device("cpu"), plain_send(torch.device("cpu")))
+    sampler = Sampler(state, ReferenceOps(), torch.zeros(ROWS, dtype=torch.int32))
     sampler.state.admit(rows)
     return sampler
 

@@ -13,7 +13,7 @@ from anychip.ops.attention import AttentionInputs
 from anychip.ops.op import Binding
 from anychip.ops.ragged import Ragged
 from anychip.plugin.contract import KVSpec
-from anychip.sample.op import Greedy, Sample
+from anychip.sample.op import Greedy, Sample, TakeDrawn, TakeHighest
 from anychip.weights.weight import Weight
 
 
@@ -59,4 +59,6 @@ class Ops(Parts):
         [Tensor, Tensor, Tensor, Tensor | None, Tensor | None, float, Tensor, Tensor, Any, Any], Tensor
     ]
     gated_mlp: Callable[[Tensor, Weight, Weight, str], Tensor]
+    take_highest: TakeHighest
+    take_drawn: TakeDrawn
     bindings: tuple[Binding, ...] = ()

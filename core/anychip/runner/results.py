@@ -13,7 +13,8 @@ from anychip.engine.batch import Int32, Logprobs, Pooled, PromptLogprobs, StepRe
 from anychip.plugin.contract import Pending
 from anychip.runner.inputs import Wanted
 from anychip.sample.logprobs import DeviceLogprobs
-from anychip.sample.sampler import NOTHING_LEFT, Sampled
+from anychip.sample.sampler import Sampled
+from anychip.sample.take import NOTHING_LEFT
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -39,7 +39,6 @@ class TorchStep(Step):
         plan: SamplePlan | None,
         logits: Logits,
         sampler: Sampler,
-        last_tokens: torch.Tensor,
         fetch: FetchTensor,
         pooler: Pooler | None = None,
     ) -> None:
@@ -48,7 +47,6 @@ class TorchStep(Step):
         self._plan = plan
         self._logits = logits
         self._sampler = sampler
-        self._last_tokens = last_tokens
         self._fetch = fetch
         self._pooler = pooler
         self.finished = False
@@ -70,9 +68,7 @@ class TorchStep(Step):
             return Sampled(self._computed.chosen, None)
         inputs, logits = self._computed.inputs, self._computed.logits
         assert logits is not None, "rows sample and there are no logits"
-        sampled = self._sampler.sample(plan, logits, inputs.positions[inputs.sampled_at] + 1, masks)
-        self._last_tokens[plan.rows] = sampled.token_ids.clamp(min=0).int()
-        return sampled
+        return self._sampler.sample(plan, logits, inputs.positions[inputs.sampled_at] + 1, masks)
 
     def _score(self) -> list[DeviceLogprobs]:
         inputs, hidden = self._computed.inputs, self._computed.hidden

@@ -25,7 +25,7 @@ from anychip.runner.preparation import Preparation
 from anychip.runner.shortage import cache_too_large, runs_out, step_too_large, weights_too_large
 from anychip.runner.step import EmptyStep, TorchStep
 from anychip.runner.warmup import first_batch, worst_batch, worst_plan
-from anychip.sample.sampler import Sampler, flag_failures
+from anychip.sample.sampler import Sampler
 from anychip.sample.state import SamplerState
 from anychip.weights.scheme import scheme_of
 
@@ -145,7 +145,6 @@ class TorchRunner(Runner):
             sampling,
             self.model.logits,
             self._sampler,
-            self._last_tokens,
             self.platform.fetch,
             self._pooler,
         )
@@ -163,8 +162,9 @@ class TorchRunner(Runner):
         hidden = self._run_model(token_ids, inputs)
         if not len(inputs.sampled_at):
             return Computed(inputs, hidden, None, None)
+        assert self._ops is not None, "load() comes first"
         everywhere = inputs.sampled_at.shape == token_ids.shape
-        logits = self.model.logits(hidden if everywhere else hidden[inputs.sampled_at])
+        logits = self.model.logits(hidden if everywhere else self._ops.embedding(inputs.sampled_at, hidden))
         return Computed(inputs, hidden, logits, self._choose(logits, inputs) if inputs.greedy else None)
 
     def _filled(self, inputs: DeviceBatch) -> torch.Tensor:
@@ -177,9 +177,7 @@ class TorchRunner(Runner):
     def _choose(self, logits: torch.Tensor, inputs: DeviceBatch) -> torch.Tensor:
         """[S] the highest logit's token of each row, which becomes its newest."""
         assert self._ops is not None, "load() comes first"
-        chosen = flag_failures(*self._ops.greedy(logits))
-        self._last_tokens.index_copy_(0, inputs.sampled_rows.long(), chosen.clamp(min=0).int())
-        return chosen
+        return self._ops.take_highest(logits, inputs.sampled_rows, self._last_tokens)
 
     def _run_model(self, token_ids: torch.Tensor, inputs: DeviceBatch) -> torch.Tensor:
         """[T, H] hidden states; plans once a group, then runs the layers."""
@@ -210,7 +208,7 @@ class TorchRunner(Runner):
         assert self._ops is not None, "load() comes first"
         platform = self.platform
         state = SamplerState(plan.max_num_seqs, self.model.vocab_size, platform.device, platform.send)
-        self._sampler = Sampler(state, self._ops)
+        self._sampler = Sampler(state, self._ops, self._last_tokens)
         self._last_tokens.zero_()
         model = self._pooled_model
         if model is not None:

@@ -1,4 +1,4 @@
-"""The two ops of choosing a token, which a platform may bring kernels for."""
+"""The ops of choosing a token, which a platform may bring kernels for."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 from anychip.ops.op import TOLERANCE, Case, Op, OpSpec
 from anychip.ops.shapes import normal
 from anychip.sample.choose import greedy, sample
+from anychip.sample.take import take_drawn, take_highest
 
 EXACT = MappingProxyType(dict.fromkeys(TOLERANCE, 0.0))
 """A token is the right one or it is not, in whatever type a platform computes."""
@@ -39,8 +40,34 @@ class Sample(Protocol):
         """See anychip.sample.choose.sample."""
 
 
-class SampleOps(Protocol):
-    """What the sampler calls; the bound `Ops` have it."""
+class TakeHighest(Protocol):
+    """Signature of `take_highest`."""
+
+    def __call__(self, logits: torch.Tensor, rows: torch.Tensor, newest: torch.Tensor) -> torch.Tensor:
+        """See anychip.sample.take.take_highest."""
+
+
+class TakeDrawn(Protocol):
+    """Signature of `take_drawn`."""
+
+    def __call__(
+        self,
+        logits: torch.Tensor,
+        keys: torch.Tensor,
+        positions: torch.Tensor,
+        temperature: torch.Tensor,
+        top_k: torch.Tensor,
+        top_p: torch.Tensor,
+        min_p: torch.Tensor,
+        candidates: int,
+        rows: torch.Tensor,
+        newest: torch.Tensor,
+    ) -> torch.Tensor:
+        """See anychip.sample.take.take_drawn."""
+
+
+class ChoiceOps(Protocol):
+    """What taking a token is made of."""
 
     @property
     def greedy(self) -> Greedy:
@@ -49,6 +76,18 @@ class SampleOps(Protocol):
     @property
     def sample(self) -> Sample:
         """The bound `sample`."""
+
+
+class SampleOps(Protocol):
+    """What the sampler calls; the bound `Ops` have it."""
+
+    @property
+    def take_highest(self) -> TakeHighest:
+        """The bound `take_highest`."""
+
+    @property
+    def take_drawn(self) -> TakeDrawn:
+        """The bound `take_drawn`."""
 
 
 def _greedy_cases(generator: torch.Generator, spec: OpSpec) -> Iterator[Case]:
@@ -79,6 +118,29 @@ def _sample_cases(generator: torch.Generator, spec: OpSpec) -> Iterator[Case]:
     yield Case("one token left", (masked, temperature, no_k, some_p, no_min, numbers, vocabulary))
 
 
+def _take_highest_cases(generator: torch.Generator, spec: OpSpec) -> Iterator[Case]:
+    for case in _greedy_cases(generator, spec):
+        yield Case(case.label, (*case.arguments, *_places(generator, len(case.arguments[0]))), writes=(2,))
+    logits = normal(generator, 3, spec.vocab_size, dtype=spec.dtype)
+    logits[0, 1], logits[1] = float("nan"), float("-inf")
+    yield Case("a row without numbers, a row without tokens", (logits, *_places(generator, 3)), writes=(2,))
+
+
+def _take_drawn_cases(generator: torch.Generator, spec: OpSpec) -> Iterator[Case]:
+    for case in _sample_cases(generator, spec):
+        logits, temperature, top_k, top_p, min_p, _, candidates = case.arguments
+        keys = torch.randint(-(2**63), 2**63 - 1, (len(logits),), generator=generator)
+        positions = torch.randint(1 << 20, (len(logits),), generator=generator, dtype=torch.int32)
+        parameters = temperature, top_k, top_p, min_p, candidates
+        yield Case(case.label, (logits, keys, positions, *parameters, *_places(generator, len(logits))), writes=(9,))
+
+
+def _places(generator: torch.Generator, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows, and what was noted before for a few more of them."""
+    rows = torch.randperm(count + 3, generator=generator)[:count].int()
+    return rows, torch.arange(count + 3, dtype=torch.int32)
+
+
 def _all_but_last_masked(logits: torch.Tensor) -> torch.Tensor:
     masked = torch.full_like(logits, float("-inf"))
     masked[:, -1] = logits[:, -1]
@@ -88,4 +150,6 @@ def _all_but_last_masked(logits: torch.Tensor) -> torch.Tensor:
 SAMPLE_OPS = (
     Op("greedy", greedy, _greedy_cases, tolerance=EXACT),
     Op("sample", sample, _sample_cases, tolerance=EXACT),
+    Op("take_highest", take_highest, _take_highest_cases, composite=True, tolerance=EXACT),
+    Op("take_drawn", take_drawn, _take_drawn_cases, composite=True, tolerance=EXACT),
 )

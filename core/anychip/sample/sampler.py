@@ -13,13 +13,7 @@ from anychip.sample.masks import add_bias, forbid, keep_allowed, keep_only
 from anychip.sample.op import SampleOps
 from anychip.sample.penalties import apply_penalties
 from anychip.sample.plan import Draws, SamplePlan, make_plan
-from anychip.sample.random import Purpose, uniforms
 from anychip.sample.state import SamplerState
-
-NOT_FINITE = -1
-"""In place of a token id: the row's logits hold a NaN or an infinity."""
-NOTHING_LEFT = -2
-"""In place of a token id: the row's masks leave no token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +25,12 @@ class Sampled:
 
 
 class Sampler:
-    """Samples for the rows in `state`, with the ops a platform brought."""
+    """Samples for the rows in `state`, with the ops a platform brought, and notes each row's token in `newest` [R]."""
 
-    def __init__(self, state: SamplerState, ops: SampleOps) -> None:
+    def __init__(self, state: SamplerState, ops: SampleOps, newest: torch.Tensor) -> None:
         self.state = state
         self.ops = ops
+        self.newest = newest
         self._plan: SamplePlan | None = None
 
     def plan(self, rows: Int32) -> SamplePlan:
@@ -60,8 +55,7 @@ class Sampler:
             logits = self._edit(plan, logits.to(torch.float32, copy=keep), output_positions)
         if masks is not None:
             self._mask(plan, logits, masks)
-        token_ids, highest = self._choose(plan, logits, output_positions)
-        token_ids = flag_failures(token_ids, highest)
+        token_ids = self._choose(plan, logits, output_positions)
         self._remember(plan, token_ids)
         logprobs = None if plan.num_logprobs is None else score(raw, token_ids, plan.num_logprobs)
         return Sampled(token_ids, logprobs)
@@ -97,29 +91,24 @@ class Sampler:
             at = self.state.send(index)
             logits[at] = keep_allowed(logits[at], bits)
 
-    def _choose(
-        self, plan: SamplePlan, logits: torch.Tensor, output_positions: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def _choose(self, plan: SamplePlan, logits: torch.Tensor, output_positions: torch.Tensor) -> torch.Tensor:
         draws = plan.draws
         if draws is None:
-            return self.ops.greedy(logits)
+            return self.ops.take_highest(logits, plan.rows, self.newest)
         if draws.index is None:
-            return self._draw(draws, logits, output_positions)
+            return self._draw(draws, logits, output_positions, plan.rows)
         assert plan.greedy is not None
-        highest = torch.empty(len(logits), dtype=torch.float32, device=logits.device)
         token_ids = torch.empty(len(logits), dtype=torch.int64, device=logits.device)
-        token_ids[plan.greedy], highest[plan.greedy] = self.ops.greedy(logits[plan.greedy])
-        drawn = self._draw(draws, logits[draws.index], output_positions[draws.index])
-        token_ids[draws.index], highest[draws.index] = drawn
-        return token_ids, highest
+        token_ids[plan.greedy] = self.ops.take_highest(logits[plan.greedy], plan.rows[plan.greedy], self.newest)
+        drawn = self._draw(draws, logits[draws.index], output_positions[draws.index], plan.rows[draws.index])
+        token_ids[draws.index] = drawn
+        return token_ids
 
     def _draw(
-        self, draws: Draws, logits: torch.Tensor, output_positions: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        numbers = uniforms(draws.keys, output_positions, Purpose.SAMPLE)
-        return self.ops.sample(
-            logits.float(), draws.temperature, draws.top_k, draws.top_p, draws.min_p, numbers, draws.candidates
-        )
+        self, draws: Draws, logits: torch.Tensor, output_positions: torch.Tensor, rows: torch.Tensor
+    ) -> torch.Tensor:
+        parameters = draws.temperature, draws.top_k, draws.top_p, draws.min_p, draws.candidates
+        return self.ops.take_drawn(logits.float(), draws.keys, output_positions, *parameters, rows, self.newest)
 
     def _remember(self, plan: SamplePlan, token_ids: torch.Tensor) -> None:
         if plan.penalized is None and plan.bad_words is None:
@@ -129,9 +118,3 @@ class Sampler:
             self.state.counts.count(plan.penalized.slots, valid[plan.penalized.index])
         if plan.bad_words is not None:
             self.state.bad_words.append(plan.rows, valid)
-
-
-def flag_failures(token_ids: torch.Tensor, highest: torch.Tensor) -> torch.Tensor:
-    """NOT_FINITE or NOTHING_LEFT in place of the tokens [S] of rows whose `highest` logit [S] is no number."""
-    empty = torch.where(highest == float("-inf"), NOTHING_LEFT, NOT_FINITE)
-    return torch.where(highest.isfinite(), token_ids, empty)

@@ -9,9 +9,10 @@ from torch import nn
 
 from anychip.config import EngineConfig
 from anychip.ops.op import Kernel, OpSpec
-from anychip.plugin.contract import Capabilities, Memory, Runner
+from anychip.plugin.contract import Capabilities, KVPlan, Memory, Runner
 from anychip.runner import TorchPlatform
 from anychip.runner.host_memory import host_memory
+from anychip.runner.inputs import Forward, RunBatch
 from anychip.weights.weight import Weight
 from anychip_cpu.experts import prepare_experts
 from anychip_cpu.kernels import cpu_kernels
@@ -19,6 +20,7 @@ from anychip_cpu.linear import prepare_weight
 from anychip_cpu.native.kernels import native_kernels
 from anychip_cpu.native.library import NONE, Search, build_missing
 from anychip_cpu.native.linear import NativeLinear
+from anychip_cpu.native.program import NotedSteps
 from anychip_cpu.native.stack import lower_stack
 from anychip_cpu.processor import has_bfloat16
 
@@ -74,6 +76,11 @@ class CpuPlatform(TorchPlatform):
         """A decoder stack becomes one native call."""
         library = self._native.library
         return lower_stack(module, spec, library) if library else None
+
+    def compile(self, step: Forward, plan: KVPlan) -> RunBatch:
+        """Steps as native programs."""
+        library = self._native.library
+        return NotedSteps(step, plan, self.send, library) if library else super().compile(step, plan)
 
     def prepare_weight(self, weight: Weight, out: Weight | None = None) -> Weight:
         """Pack for the native kernels or for oneDNN; a reload packs anew and lets go of `out`."""

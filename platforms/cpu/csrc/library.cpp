@@ -1,12 +1,40 @@
 // The operators that torch sees, in the namespace of the variant.
 #include "operators.h"
+#include "program_operators.h"
 #include "sampling_operators.h"
 #include "stack_operators.h"
+#include "token_operators.h"
 
 #define ANYCHIP_LIBRARY(name, m) STABLE_TORCH_LIBRARY(name, m)
 #define ANYCHIP_IMPLEMENT(name, m) STABLE_TORCH_LIBRARY_IMPL(name, CPU, m)
 
 using namespace anychip;
+
+// The operators that a step is made of, and their functions.
+#define ANYCHIP_STEP_OPERATORS(each)     \
+  each("linear", linear)                 \
+  each("rms_norm", rms_norm)             \
+  each("add_rms_norm", add_rms_norm)     \
+  each("gate", gate)                     \
+  each("norm_linear", norm_linear)       \
+  each("greedy", greedy)                 \
+  each("sample", sample)                 \
+  each("gated_mlp", gated_mlp)           \
+  each("kv_write", kv_write)             \
+  each("rotate_and_write", rope_and_write) \
+  each("paged_attention", attention)     \
+  each("embedding", embedding)           \
+  each("take_highest", take_highest)     \
+  each("take_drawn", take_drawn)         \
+  each("run_stack", run_stack)
+
+#define ANYCHIP_CALLABLE(name, function) {name, &call<&function>},
+constexpr Named CALLABLE[] = {ANYCHIP_STEP_OPERATORS(ANYCHIP_CALLABLE)};
+
+void note_call(int64_t program, std::string name, std::vector<Tensor> tensors, std::vector<int64_t> words,
+               std::vector<double> numbers) {
+  add_call(CALLABLE, program, name, tensors, words, numbers);
+}
 
 ANYCHIP_LIBRARY(ANYCHIP_NAMESPACE, m) {
   m.def("pack(Tensor values) -> Tensor");
@@ -37,26 +65,31 @@ ANYCHIP_LIBRARY(ANYCHIP_NAMESPACE, m) {
       "run_stack(int stack, Tensor x, Tensor positions, Tensor cos_sin, Tensor query_start, Tensor[] planes, "
       "Tensor[] tables, int[] groups, int[] windows) -> Tensor");
   m.def("drop_stack(int stack) -> ()");
+  m.def("embedding(Tensor token_ids, Tensor table) -> Tensor");
+  m.def("take_highest(Tensor logits, Tensor rows, Tensor(a!) newest) -> Tensor");
+  m.def(
+      "take_drawn(Tensor logits, Tensor keys, Tensor positions, Tensor temperature, Tensor top_k, Tensor top_p, Tensor "
+      "min_p, Tensor rows, Tensor(a!) newest) -> Tensor");
+  m.def("new_program() -> int");
+  m.def("note_call(int program, str name, Tensor[] tensors, int[] words, float[] numbers) -> ()");
+  m.def("end_program(int program, int[] words) -> ()");
+  m.def("run_program(int program, Tensor[] inputs) -> Tensor[]");
+  m.def("drop_program(int program) -> ()");
 }
 
 ANYCHIP_IMPLEMENT(ANYCHIP_NAMESPACE, m) {
   m.impl("pack", TORCH_BOX(&pack));
   m.impl("pack_codes", TORCH_BOX(&pack_quantized));
-  m.impl("linear", TORCH_BOX(&linear));
-  m.impl("rms_norm", TORCH_BOX(&rms_norm));
-  m.impl("add_rms_norm", TORCH_BOX(&add_rms_norm));
-  m.impl("gate", TORCH_BOX(&gate));
-  m.impl("norm_linear", TORCH_BOX(&norm_linear));
-  m.impl("greedy", TORCH_BOX(&greedy));
-  m.impl("sample", TORCH_BOX(&sample));
-  m.impl("gated_mlp", TORCH_BOX(&gated_mlp));
-  m.impl("kv_write", TORCH_BOX(&kv_write));
-  m.impl("rotate_and_write", TORCH_BOX(&rope_and_write));
-  m.impl("paged_attention", TORCH_BOX(&attention));
-  m.impl("run_stack", TORCH_BOX(&run_stack));
+  m.impl("run_program", TORCH_BOX(&run_program));
+#define ANYCHIP_OPERATOR(name, function) m.impl(name, TORCH_BOX(&function));
+  ANYCHIP_STEP_OPERATORS(ANYCHIP_OPERATOR)
 }
 
 STABLE_TORCH_LIBRARY_IMPL(ANYCHIP_NAMESPACE, CompositeExplicitAutograd, m) {
   m.impl("new_stack", TORCH_BOX(&new_stack));
   m.impl("drop_stack", TORCH_BOX(&drop_stack));
+  m.impl("new_program", TORCH_BOX(&new_program));
+  m.impl("note_call", TORCH_BOX(&note_call));
+  m.impl("end_program", TORCH_BOX(&end_program));
+  m.impl("drop_program", TORCH_BOX(&drop_program));
 }

@@ -1,9 +1,7 @@
 // Stacks of layers under a number, so that a step need not name each tensor again.
 #pragma once
 
-#include <map>
-#include <mutex>
-
+#include "numbered.h"
 #include "stack.h"
 #include "tensors.h"
 
@@ -19,22 +17,9 @@ struct Stack {
   Workspace work;
 };
 
-struct Stacks {
-  std::mutex mutex;
-  std::map<int64_t, std::shared_ptr<Stack>> all;
-  int64_t next = 1;
-};
-
-inline Stacks& stacks() {
-  static Stacks one;
+inline Numbered<Stack>& stacks() {
+  static Numbered<Stack> one;
   return one;
-}
-
-inline std::shared_ptr<Stack> find_stack(int64_t number) {
-  const std::lock_guard<std::mutex> lock(stacks().mutex);
-  const auto found = stacks().all.find(number);
-  check(found != stacks().all.end(), "no such stack");
-  return found->second;
 }
 
 inline const float* floats_or_null(const Tensor& tensor) {
@@ -58,22 +43,17 @@ inline int64_t new_stack(std::vector<int64_t> shape, double eps, std::vector<Ten
   made->final_norm = floats_or_null(final_norm);
   made->held = std::move(tensors);
   made->held.push_back(final_norm);
-  const std::lock_guard<std::mutex> lock(stacks().mutex);
-  stacks().all[stacks().next] = made;
-  return stacks().next++;
+  return stacks().add(made);
 }
 
-inline void drop_stack(int64_t number) {
-  const std::lock_guard<std::mutex> lock(stacks().mutex);
-  stacks().all.erase(number);
-}
+inline void drop_stack(int64_t number) { stacks().drop(number); }
 
 // x [T, H] embedded tokens -> [T, H] normalized hidden states. planes: k and v of each layer; groups: which of the
 // tables a layer reads; windows: 0 for none.
 inline Tensor run_stack(int64_t number, Tensor x, Tensor positions, Tensor cos_sin, Tensor query_start,
                         std::vector<Tensor> planes, std::vector<Tensor> tables, std::vector<int64_t> groups,
                         std::vector<int64_t> windows) {
-  const auto stack = find_stack(number);
+  const auto stack = stacks().find(number);
   const Shape& shape = stack->shape;
   const int64_t tokens = x.size(0), hidden = shape.hidden;
   check(x.is_contiguous() && x.size(1) == hidden, "a stack's input has another shape");

@@ -12,13 +12,14 @@ from anychip_cpu.native.attention import NativeAttention, plan_attention, unsupp
 from anychip_cpu.native.cache import copy_blocks, new_cache
 from anychip_cpu.native.library import Library
 from anychip_cpu.native.linear import NativeLinear
+from anychip_cpu.native.tokens import NativeTokens
 
 WITH_WEIGHTS = ("linear", "experts", "norm_linear", "gated_mlp")
 
 
 def native_kernels(library: Library, spec: OpSpec) -> Mapping[str, Kernel]:
     """Kernels for a model; those that cannot serve it are left out, the attention family whole."""
-    functions = _row_functions(NativeLinear(library)) if spec.dtype in ("float32", "bfloat16") else {}
+    functions = _row_functions(library) if spec.dtype in ("float32", "bfloat16") else {}
     if not unsupported(spec, library):
         functions |= _attention_functions(NativeAttention(library))
     return {name: Kernel(function, numeric=_numeric(name, spec)) for name, function in functions.items()}
@@ -30,7 +31,8 @@ def _numeric(name: str, spec: OpSpec) -> NumericClass:
     return "int8-activation" if spec.weight_formats and name in WITH_WEIGHTS else "native"
 
 
-def _row_functions(linear: NativeLinear) -> dict[str, Callable[..., Any]]:
+def _row_functions(library: Library) -> dict[str, Callable[..., Any]]:
+    linear, tokens = NativeLinear(library), NativeTokens(library)
     return {
         "rms_norm": linear.rms_norm,
         "add_rms_norm": linear.add_rms_norm,
@@ -40,8 +42,11 @@ def _row_functions(linear: NativeLinear) -> dict[str, Callable[..., Any]]:
         "experts": Experts(linear.linear, linear.silu_mul, linear.gelu_mul).experts,
         "norm_linear": linear.norm_linear,
         "gated_mlp": linear.gated_mlp,
-        "greedy": linear.greedy,
-        "sample": linear.sample,
+        "embedding": tokens.embedding,
+        "greedy": tokens.greedy,
+        "sample": tokens.sample,
+        "take_highest": tokens.take_highest,
+        "take_drawn": tokens.take_drawn,
     }
 
 

@@ -23,7 +23,6 @@ class NativeLinear:
         ops = library.ops
         self._pack, self._pack_codes, self._linear = ops.pack.default, ops.pack_codes.default, ops.linear.default
         self._norm_linear, self._gated_mlp = ops.norm_linear.default, ops.gated_mlp.default
-        self._greedy, self._sample = ops.greedy.default, ops.sample.default
         self._rms_norm, self._add_rms_norm, self._gate = (
             ops.rms_norm.default,
             ops.add_rms_norm.default,
@@ -75,26 +74,6 @@ class NativeLinear:
         """See anychip.ops.activation.gelu_mul."""
         gated: torch.Tensor = self._gate(x, 1 if approximate == "none" else 2)
         return gated
-
-    def greedy(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """See anychip.sample.choose.greedy."""
-        ids, highest = self._greedy(logits)
-        return ids, highest
-
-    def sample(
-        self,
-        logits: torch.Tensor,
-        temperature: torch.Tensor,
-        top_k: torch.Tensor,
-        top_p: torch.Tensor,
-        min_p: torch.Tensor,
-        numbers: torch.Tensor,
-        candidates: int,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """See anychip.sample.choose.sample; `candidates` is of no use where nothing is sorted."""
-        parameters = (part.contiguous() for part in (temperature, top_k, top_p, min_p, numbers))
-        ids, highest = self._sample(logits, *parameters)
-        return ids, highest
 
     def norm_linear(
         self,
