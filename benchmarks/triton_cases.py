@@ -51,7 +51,7 @@ def attention_case(
     work = sum(4 * new * (cached + (new + 1) / 2) * heads * dim for cached, new in rows)
 
     def prepare() -> tuple[Callable[[int], object], float]:
-        attention = Attention(replace(chip(overlap), tuning=tuning), heads)
+        attention = Attention(replace(chip(overlap), tuning=tuning), heads, BF16)
         spec = KVSpec("full", tuple(Plane(plane, (kv_heads, dim), "bfloat16") for plane in "kv"))
         inputs, blocks = step_inputs(rows)
         caches = [random_cache(spec, blocks) for _ in range(max(1, min(24, COLD // read)))]

@@ -21,7 +21,7 @@ ENV_PREFIX = "ANYCHIP_"
 
 LoadFormat = Literal["auto", "safetensors", "gguf", "dummy"]
 DType = Literal["auto", "float32", "bfloat16", "float16"]
-KVCacheDType = Literal["auto", "int8"]
+KVCacheDType = Literal["auto", "int8", "fp8"]
 Scheme = Literal["int4", "int8", "fp8"]
 Policy = Literal["fcfs", "priority"]
 TaskChoice = Literal["auto", "generate", "embed", "classify"]
@@ -73,7 +73,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     memory_utilization: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
     """Part of the device's memory that the engine may use in all; None takes the platform's."""
     kv_cache_dtype: KVCacheDType = "auto"
-    """Type of cached keys and values; `auto` is the model's, `int8` takes about half of bfloat16's memory."""
+    """Type of cached keys and values; `auto` is the model's, `int8` and `fp8` take about half of bfloat16's memory."""
     enable_prefix_caching: bool = True
     """Reuse the KV blocks of equal prompt beginnings."""
     scheduling_policy: Policy = "fcfs"

@@ -20,13 +20,14 @@ PROCESSORS = 6
 class InterpretedPlatform(TorchPlatform):
     """In float32, whose tolerance is the tightest; what the interpreter makes of bfloat16 is wrong."""
 
-    def __init__(self, heads: tuple[int, ...] = ()) -> None:
+    def __init__(self, heads: tuple[int, ...] = (), caches: tuple[str, ...] = ()) -> None:
+        self.caches = caches
         self.heads = heads
         """Kernels only for models with so many heads; empty: for all."""
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(dtypes=("float32",))
+        return Capabilities(dtypes=("float32",), kv_cache_dtypes=self.caches)
 
     @property
     def device(self) -> torch.device:

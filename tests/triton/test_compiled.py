@@ -12,6 +12,7 @@ require_triton(interpreted=False)
 
 from tests.triton.fake_device import SHARED, TARGETS, Compiled, compiled, programs, use
 
+from anychip.cache.storage import stored_as
 from anychip.ops.attention_cases import batch_inputs, shuffled_table
 from anychip.ops.bind import bind
 from anychip.ops.op import OpSpec
@@ -51,13 +52,13 @@ def ops_for(target: str, spec: OpSpec) -> Ops:
     return bind(TritonKernels(chip(target)).kernels(spec), spec)
 
 
-def attend(target: str, dim: int) -> None:
+def attend(target: str, dim: int, cache_type: str = "auto") -> None:
     """Every program of the attention family."""
     spec = OpSpec("bfloat16", 1024, 32, 8, dim, 1000, 2048)
     ops, rows = ops_for(target, spec), ((100, 1), (50, 1), (70, 29), (0, 40))
     table, blocks = shuffled_table(torch.Generator(), [sum(row) for row in rows], 16)
     inputs = batch_inputs(rows, table)
-    layer = KVSpec("full", tuple(Plane(name, (8, dim), spec.dtype) for name in "kv"))
+    layer = stored_as(KVSpec("full", tuple(Plane(name, (8, dim), spec.dtype) for name in "kv")), cache_type)
     cache, plan = ops.new_cache(layer, blocks, 16, "cpu"), ops.plan_attention(inputs, layer, 16)
     tokens = sum(new for _, new in rows)
     q, k = (torch.zeros(tokens, heads, dim, dtype=torch.bfloat16) for heads in (32, 8))
@@ -67,7 +68,7 @@ def attend(target: str, dim: int) -> None:
     ops.paged_attention(q, cache, plan, 0.1, 30.0, q[0, :, 0].contiguous())
     ops.paged_attention(q, cache, plan, 0.1)
     for processors in (1, 132):  # large and small tiles
-        attention = Attention(replace(chip(target, processors), overlap=False), 32)
+        attention = Attention(replace(chip(target, processors), overlap=False), 32, torch.bfloat16)
         attention.paged_attention(q, cache, attention.plan_attention(inputs, layer, 16), 0.1)
 
 
@@ -131,6 +132,16 @@ def test_attention_compiles(target: str, dim: int) -> None:
     attend(target, dim)
     assert problems(target) == []
     assert all(MATRIX[target] in found.text for found in compiled() if found.name == "attend_queries")
+
+
+@pytest.mark.parametrize(
+    ("target", "cache_type"),
+    [*((target, "int8") for target in TARGETS if target != "sm_100"), *((target, "fp8") for target in OVERLAPS)],
+)
+def test_attention_over_codes_compiles(target: str, cache_type: str) -> None:
+    use(target)
+    attend(target, 128, cache_type)
+    assert problems(target) == []
 
 
 @pytest.mark.parametrize("target", TARGETS)

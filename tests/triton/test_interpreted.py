@@ -14,6 +14,7 @@ require_triton(interpreted=True)
 
 from tests.triton.interpreted import InterpretedPlatform
 
+from anychip.cache.storage import stored_as
 from anychip.ops.attention import AttentionInputs
 from anychip.ops.attention_cases import batch_inputs, shuffled_table
 from anychip.ops.bind import bind
@@ -42,8 +43,8 @@ TOLERANCE = {"float32": 3e-6, "float16": 2e-3}
 class Subject:
     """What the kit asks of a subject."""
 
-    def __init__(self, heads: tuple[int, ...]) -> None:
-        self.torch_platform = InterpretedPlatform(heads)
+    def __init__(self, heads: tuple[int, ...], caches: tuple[str, ...] = ()) -> None:
+        self.torch_platform = InterpretedPlatform(heads, caches)
 
 
 @pytest.mark.parametrize("name", OPS)
@@ -53,22 +54,26 @@ def test_kit(name: str) -> None:
 
 @pytest.mark.parametrize("name", SLOW_OPS)
 def test_kit_on_one_shape(name: str) -> None:
-    assert "kernel" in check_op(name, Subject((9,)))  # type: ignore[arg-type]
+    assert "kernel" in check_op(name, Subject((9,), ("int8",)))  # type: ignore[arg-type]
 
 
 class Step:
     """A step of RAGGED rows over a cache full of numbers, by these kernels and by the reference."""
 
-    def __init__(self, dtype: str, window: int | None = None, softcap: float = 0.0, sinks: bool = False) -> None:
+    def __init__(
+        self, dtype: str, window: int | None = None, softcap: float = 0.0, sinks: bool = False, cache: str = ""
+    ) -> None:
         generator = torch.Generator().manual_seed(3)
-        self.spec = OpSpec(dtype, 96, 6, 2, 48, 100, windows=(window,) if window else ())
+        self.spec = OpSpec(dtype, 96, 6, 2, 48, 100, windows=(window,) if window else (), kv_dtype=cache)
         planes = tuple(Plane(name, (2, 48), dtype) for name in "kv")
-        self.layer = KVSpec("sliding" if window else "full", planes, window)
+        self.layer = stored_as(KVSpec("sliding" if window else "full", planes, window), cache or "auto")
         table, self.blocks = shuffled_table(generator, [sum(row) for row in RAGGED], 16)
         self.inputs = batch_inputs(RAGGED, table)
         tokens = sum(new for _, new in RAGGED)
         self.q = normal(generator, tokens, 6, 48, dtype=dtype)
         self.k, self.v = (normal(generator, self.blocks * 16, 2, 48, dtype=dtype) for _ in range(2))
+        if cache == "fp8":
+            self.k, self.v = representable(self.k), representable(self.v)
         self.softcap = softcap
         self.sinks = normal(generator, 6, dtype=dtype) if sinks else None
 
@@ -76,8 +81,9 @@ class Step:
         """Fill a cache and attend; `wide` in float32."""
         layer = self.layer
         if wide:
-            planes = tuple(replace(plane, dtype="float32") for plane in layer.planes)
-            layer = replace(layer, planes=planes)
+            whole = {plane for plane in layer.planes if plane.dtype == self.spec.dtype}
+            planes = (replace(plane, dtype="float32") if plane in whole else plane for plane in layer.planes)
+            layer = replace(layer, planes=tuple(planes))
         cache = ops.new_cache(layer, self.blocks, 16, "cpu")
         everything = batch_inputs(((0, self.blocks * 16),), np.arange(self.blocks, dtype=np.int32)[None])
         q, k, v = (x.float() if wide else x for x in (self.q, self.k, self.v))
@@ -90,6 +96,26 @@ class Step:
         return normalized_error(
             self.attend(ours, inputs or self.inputs), self.attend(bind({}, self.spec), self.inputs, wide=True)
         )
+
+
+def representable(values: torch.Tensor) -> torch.Tensor:
+    """Near `values`, but float8_e4m3fn needs no rounding: the interpreter loses the carry of 124, next to 128."""
+    codes = (values * 64).to(torch.float8_e4m3fn).to(values.dtype)
+    codes[..., 0] = 448
+    return codes.where(codes.abs() >= 2**-6, 0) / 64  # the smallest ones it takes for 0
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("cache", ["int8", "fp8"])
+@pytest.mark.parametrize("options", [{}, {"window": 100, "softcap": 3.0}], ids=["plain", "window and softcap"])
+def test_codes_count_with_their_scales(dtype: str, cache: str, options: dict[str, Any]) -> None:
+    step = Step(dtype, cache=cache, **options)
+    assert step.error() < TOLERANCE[dtype]
+    step.v[:, :, 1] *= 1.5
+    right = step.attend(bind({}, step.spec), step.inputs, wide=True)
+    step.v[:, :, 1] /= 1.5
+    ours = bind(InterpretedPlatform().kernels(step.spec), step.spec)
+    assert normalized_error(step.attend(ours, step.inputs), right) > 10 * TOLERANCE[dtype]
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)

@@ -78,7 +78,7 @@ class KVCache:
     k: torch.Tensor
     v: torch.Tensor
     k_scale: torch.Tensor | None = None
-    """[num_blocks, block_size, heads] float32, where keys and values are int8."""
+    """[num_blocks, block_size, heads] float32, where keys and values are codes of 8 bits."""
     v_scale: torch.Tensor | None = None
 
     @property
@@ -128,22 +128,26 @@ def plan_attention(inputs: AttentionInputs, spec: KVSpec, block_size: int) -> At
 def kv_write(k: torch.Tensor, v: torch.Tensor, cache: KVCache, plan: AttentionPlan) -> None:
     """Put the step's keys [T, M, D] and values [T, M, Dv] where the plan says."""
     for values, plane, scales in ((k, cache.k, cache.k_scale), (v, cache.v, cache.v_scale)):
-        codes = values
-        if scales is not None:
-            codes, factors = entry_codes(values)
+        if scales is None:
+            plane.flatten(0, 1).index_copy_(0, plan.slots, values.to(plane.dtype))
+        else:
+            codes, factors = entry_codes(values, plane.dtype)
             scales.flatten(0, 1).index_copy_(0, plan.slots, factors)
-        plane.flatten(0, 1).index_copy_(0, plan.slots, codes.to(plane.dtype))
+            plane.view(torch.uint8).flatten(0, 1).index_copy_(0, plan.slots, codes.view(torch.uint8))
 
 
-def entry_codes(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Keys or values [T, M, D] as int8 codes of the same shape, and a scale [T, M] float32 for each head.
+def entry_codes(values: torch.Tensor, code: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """Keys or values [T, M, D] as codes of the same shape, int8 or float8, and a scale [T, M] float32 for each head.
 
-    What is no number makes its head's scale none.
+    The largest of a head is the largest code. What is no number makes its head's scale none.
     """
     wide = values.float()
-    scale = wide.abs().amax(-1) / 127
+    largest = 127.0 if code == torch.int8 else torch.finfo(code).max
+    scale = wide.abs().amax(-1) / largest
     codes = torch.nan_to_num(wide / scale.clamp_min(torch.finfo(torch.float32).tiny).unsqueeze(-1))
-    return codes.round_().clamp_(-127, 127).to(torch.int8), scale
+    if code == torch.int8:
+        codes.round_()
+    return codes.clamp_(-largest, largest).to(code), scale
 
 
 def paged_attention(

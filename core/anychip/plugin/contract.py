@@ -56,7 +56,7 @@ class Capabilities:
     weight_formats: tuple[str, ...] = ()
     """Quantized formats kept as they are: `int4`, `int8`, `fp8` as `--quantization` makes them, and `kquant`."""
     kv_cache_dtypes: tuple[str, ...] = ()
-    """Types of KV cache beside the model's own: `int8`, with a scale for each head of each token."""
+    """Types of KV cache beside the model's own: `int8` and `fp8`, with a scale for each head of each token."""
     refused_references: tuple[str, ...] = ()
     """Ops whose reference would be uselessly slow here: without a kernel, start is refused."""
     token_masks: bool = False

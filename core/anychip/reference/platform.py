@@ -22,7 +22,7 @@ class ReferencePlatform(TorchPlatform):
             dtypes=("float32", "bfloat16"),
             batched_tokens=512,
             memory_utilization=0.5,
-            kv_cache_dtypes=("int8",),
+            kv_cache_dtypes=("int8", "fp8"),
             token_masks=True,
         )
 

@@ -47,7 +47,7 @@ class TorchPlatform(Platform):
     @property
     def capabilities(self) -> Capabilities:
         """What it can do; the default runner honours masks on any torch device, the reference keeps int8 caches."""
-        return Capabilities(token_masks=True, kv_cache_dtypes=("int8",))
+        return Capabilities(token_masks=True, kv_cache_dtypes=("int8", "fp8"))
 
     @abstractmethod
     def synchronize(self) -> None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import torch
 
 from anychip.ops.attention import AttentionInputs
-from anychip.ops.shapes import dtype_of
 from anychip.plugin.contract import KVSpec
 from anychip.triton.cache import PagedCache
 from anychip.triton.chip import Chip
@@ -41,14 +40,16 @@ class Attention:
 
     chip: Chip
     num_heads: int
+    dtype: torch.dtype
+    """Of queries; a cache may hold codes of 8 bits."""
 
     def plan_attention(self, inputs: AttentionInputs, spec: KVSpec, block_size: int) -> PagedPlan:
         """See anychip.ops.attention.plan_attention."""
-        plane = spec.planes[0]
-        kv_heads, dim = plane.shape
+        kv_heads, dim = spec.planes[0].shape
         group = self.num_heads // kv_heads
         tokens = inputs.positions.shape[0] - inputs.num_single
-        tile = query_tile(self.chip, dtype_of(plane.dtype), dim, tokens * self.num_heads, inputs.max_query * group)
+        coded = len(spec.planes) > 2  # scales beside keys and values
+        tile = query_tile(self.chip, self.dtype, dim, tokens * self.num_heads, inputs.max_query * group, coded)
         pieces = max(1, self.chip.tuning.waves * self.chip.processors // kv_heads)
         return make_plan(inputs, spec, block_size, pieces, group, tile, self.chip)
 
@@ -88,9 +89,10 @@ def _attend_contexts(
     statistics = torch.empty(count, heads, 2, dtype=torch.float32, device=q.device)
     table = plan.inputs.block_table
     attend_contexts[(count, kv_heads)](
-        q, cache.k, cache.v, table, contexts.pieces, out, partial, statistics, scoring.sinks, scoring.factor,
-        scoring.softcap, q.stride(0), q.stride(1), table.stride(0), G=heads // kv_heads, D=dim, PAGE=plan.block_size,
-        SOFTCAP=scoring.softcap > 0, SINKS=scoring.sinks is not None, **_blocks(tile, dim), **tile.launch, **chip.order,
+        q, cache.k, cache.v, cache.k_scale, cache.v_scale, table, contexts.pieces, out, partial, statistics,
+        scoring.sinks, scoring.factor, scoring.softcap, q.stride(0), q.stride(1), table.stride(0), G=heads // kv_heads,
+        D=dim, PAGE=plan.block_size, CODED=not cache.whole, SOFTCAP=scoring.softcap > 0,
+        SINKS=scoring.sinks is not None, **_blocks(tile, dim), **tile.launch, **chip.order,
     )  # fmt: skip
     join_pieces[(plan.inputs.num_single, heads)](
         partial, statistics, contexts.row_pieces, out, D=dim, BLOCK_D=padded(dim), BLOCK_P=32,
@@ -110,10 +112,10 @@ def _attend_queries(
     heads, dim, kv_heads = q.shape[1], q.shape[2], cache.k.shape[1]
     tile, table = queries.tile, plan.inputs.block_table
     attend_queries[(len(queries.pieces), kv_heads)](
-        q, cache.k, cache.v, table, plan.inputs.positions, queries.pieces, out, scoring.sinks, scoring.factor,
-        scoring.softcap, q.stride(0), q.stride(1), table.stride(0), G=heads // kv_heads, D=dim, PAGE=plan.block_size,
-        WINDOW=plan.window, SOFTCAP=scoring.softcap > 0, SINKS=scoring.sinks is not None, TOKENS=queries.tokens,
-        **_blocks(tile, dim), **tile.launch, **chip.order,
+        q, cache.k, cache.v, cache.k_scale, cache.v_scale, table, plan.inputs.positions, queries.pieces, out,
+        scoring.sinks, scoring.factor, scoring.softcap, q.stride(0), q.stride(1), table.stride(0), G=heads // kv_heads,
+        D=dim, PAGE=plan.block_size, CODED=not cache.whole, WINDOW=plan.window, SOFTCAP=scoring.softcap > 0,
+        SINKS=scoring.sinks is not None, TOKENS=queries.tokens, **_blocks(tile, dim), **tile.launch, **chip.order,
     )  # fmt: skip
 
 

@@ -101,7 +101,9 @@ class TritonPlatform(TorchPlatform):
         return CapturedSteps(step, plan, self._device, self.send, capture, launched, captured_sizes(plan))
 
 
-def gpu_capabilities(weight_formats: tuple[str, ...], collective_backend: str) -> Capabilities:
+def gpu_capabilities(
+    weight_formats: tuple[str, ...], kv_cache_dtypes: tuple[str, ...], collective_backend: str
+) -> Capabilities:
     """Large steps, because a long prompt is worth a large product; one step ahead, because launches take time."""
     return Capabilities(
         dtypes=("bfloat16", "float16", "float32"),
@@ -110,6 +112,7 @@ def gpu_capabilities(weight_formats: tuple[str, ...], collective_backend: str) -
         batched_tokens=8192,
         memory_utilization=0.9,
         weight_formats=weight_formats,
+        kv_cache_dtypes=kv_cache_dtypes,
         token_masks=True,
         collective_backend=collective_backend,
     )
@@ -134,7 +137,7 @@ def use_device(kind: str, index: int, library: str, hidden_by: str) -> torch.dev
 
 def reads_paged(spec: KVSpec) -> bool:
     """Whether attention over such a cache plans on the device, so that a captured step stays right."""
-    return all(MIN_HEAD_DIM <= plane.shape[-1] <= MAX_HEAD_DIM for plane in spec.planes)
+    return all(MIN_HEAD_DIM <= plane.shape[-1] <= MAX_HEAD_DIM for plane in spec.planes if plane.name in ("k", "v"))
 
 
 def captured_sizes(plan: KVPlan) -> Sizes:

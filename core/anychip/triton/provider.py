@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from anychip.cache.storage import CODES
 from anychip.ops.op import Kernel, NumericClass, OpSpec
+from anychip.ops.shapes import dtype_of
 from anychip.triton.attention import Attention
 from anychip.triton.cache import copy_blocks, new_cache
 from anychip.triton.chip import Chip
@@ -29,12 +31,17 @@ class TritonKernels:
 
     def kernels(self, spec: OpSpec) -> Mapping[str, Kernel]:
         """A kernel by op name, for one loaded model."""
-        attention, heads, rows = Attention(self.chip, spec.num_heads), Heads(self.chip), Rows(self.chip)
+        attention, heads, rows = (
+            Attention(self.chip, spec.num_heads, dtype_of(spec.dtype)),
+            Heads(self.chip),
+            Rows(self.chip),
+        )
         experts, sampling = Experts(self.chip), Sampling(self.chip)
         linears = Linears(self.chip, rows)
         return {
             **_kernels(
                 unsupported_attention,
+                "coded-cache" if spec.kv_dtype in CODES else "native",
                 new_cache=new_cache,
                 copy_blocks=copy_blocks,
                 plan_attention=attention.plan_attention,
@@ -87,7 +94,7 @@ def unsupported_attention(spec: OpSpec) -> list[str]:
     reasons = []
     if not MIN_HEAD_DIM <= spec.head_dim <= MAX_HEAD_DIM:
         reasons.append(f"head size {spec.head_dim} is not between {MIN_HEAD_DIM} and {MAX_HEAD_DIM}")
-    if spec.kv_dtype not in ("", spec.dtype):
+    if spec.kv_dtype and spec.kv_dtype not in (spec.dtype, *CODES):
         reasons.append(f"a cache in {spec.kv_dtype} for a model in {spec.dtype}")
     return reasons
 

@@ -29,8 +29,9 @@ class Heads:
         tokens, heads, dim = k.shape
         blocks = self._blocks(tokens)
         write_heads[(-(-tokens // blocks["TOKENS"]), heads)](
-            k, v, plan.slots, cache.k, cache.v, tokens, k.stride(0), k.stride(1), v.stride(0), v.stride(1), M=heads,
-            D=dim, PAGE=plan.block_size, BLOCK_D=padded(dim), **blocks, **self.chip.order,
+            k, v, plan.slots, cache.k, cache.v, cache.k_scale, cache.v_scale, tokens, k.stride(0), k.stride(1),
+            v.stride(0), v.stride(1), M=heads, D=dim, PAGE=plan.block_size, BLOCK_D=padded(dim), **_coding(cache),
+            **blocks, **self.chip.order,
         )  # fmt: skip
 
     def qk_norm_rope_kv_write(
@@ -51,10 +52,11 @@ class Heads:
         tokens, heads, dim = q.shape
         out, blocks, kv_heads = _empty(q), self._blocks(tokens), k.shape[1]
         prepare_heads[(-(-tokens // blocks["TOKENS"]), heads + 2 * kv_heads)](
-            q, k, v, q_norm, k_norm, positions, cos_sin, plan.slots, out, cache.k, cache.v, eps, tokens, q.stride(0),
+            q, k, v, q_norm, k_norm, positions, cos_sin, plan.slots, out, cache.k, cache.v, cache.k_scale,
+            cache.v_scale, eps, tokens, q.stride(0),
             q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1), N=heads, M=kv_heads, D=dim,
             ROTARY=cos_sin.shape[1], NORM_Q=q_norm is not None, NORM_K=k_norm is not None, PAGED=True,
-            PAGE=plan.block_size, BLOCK_D=padded(dim), **blocks, **self.chip.order,
+            PAGE=plan.block_size, BLOCK_D=padded(dim), **_coding(cache), **blocks, **self.chip.order,
         )  # fmt: skip
         return out
 
@@ -66,15 +68,24 @@ class Heads:
         tokens, heads, dim = q.shape
         q_out, k_out, blocks, kv_heads = _empty(q), _empty(k), self._blocks(tokens), k.shape[1]
         prepare_heads[(-(-tokens // blocks["TOKENS"]), heads + kv_heads)](
-            q, k, k, None, None, positions, cos_sin, None, q_out, k_out, k_out, 0.0, tokens, q.stride(0), q.stride(1),
-            k.stride(0), k.stride(1), 0, 0, N=heads, M=kv_heads, D=dim, ROTARY=cos_sin.shape[1], NORM_Q=False,
-            NORM_K=False, PAGED=False, PAGE=1, BLOCK_D=padded(dim), **blocks, **self.chip.order,
+            q, k, k, None, None, positions, cos_sin, None, q_out, k_out, k_out, None, None, 0.0, tokens, q.stride(0),
+            q.stride(1), k.stride(0), k.stride(1), 0, 0, N=heads, M=kv_heads, D=dim, ROTARY=cos_sin.shape[1],
+            NORM_Q=False, NORM_K=False, PAGED=False, PAGE=1, LARGEST=0, WHOLE=False, BLOCK_D=padded(dim), **blocks,
+            **self.chip.order,
         )  # fmt: skip
         return q_out, k_out
 
     def _blocks(self, tokens: int) -> dict[str, int]:
         few = tokens <= FEW_TOKENS
         return {"TOKENS": 1 if few else 16, "num_warps": self.chip.tuning.warps(32 if few else 128)}
+
+
+def _coding(cache: PagedCache) -> dict[str, float]:
+    """What codes of the cache may hold."""
+    if cache.whole:
+        return {"LARGEST": 0, "WHOLE": False}
+    whole = not cache.k.dtype.is_floating_point
+    return {"LARGEST": 127 if whole else torch.finfo(cache.k.dtype).max, "WHOLE": whole}
 
 
 def _empty(x: torch.Tensor) -> torch.Tensor:

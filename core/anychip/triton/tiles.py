@@ -20,8 +20,11 @@ def context_tile(tuning: Tuning, dtype: torch.dtype, dim: int, group: int) -> Ti
     return replace(tile, rows=max(tile.rows, padded(group)))
 
 
-def query_tile(chip: Chip, dtype: torch.dtype, dim: int, lines: int, longest: int) -> Tile:
-    """For tokens times heads: `lines` of them over all cached heads, and `longest` a row's most of one."""
+def query_tile(chip: Chip, dtype: torch.dtype, dim: int, lines: int, longest: int, coded: bool = False) -> Tile:
+    """For tokens times heads: `lines` of them over all cached heads, and `longest` a row's most of one.
+
+    `coded`: the cache holds codes of 8 bits.
+    """
     tuning = chip.tuning
     if dtype.itemsize > 2:
         return tuning.query_float32
@@ -31,6 +34,8 @@ def query_tile(chip: Chip, dtype: torch.dtype, dim: int, lines: int, longest: in
         return tuning.query_few
     if lines < 128 * chip.processors:
         return tuning.query_small
+    if coded:
+        return tuning.query_coded
     return tuning.query_medium if lines < 512 * chip.processors else tuning.query_large
 
 

@@ -58,6 +58,8 @@ class Tuning:
     query_medium: Tile = Tile(128, 64, 8, 2)
     query_large: Tile = Tile(128, 64, 8, 2)
     """As large as accumulators allow."""
+    query_coded: Tile = Tile(64, 64, 4, 2)
+    """The same where keys and values are codes: turning them into numbers takes registers."""
     query_wide: Tile = Tile(128, 32, 8, 2)
     """Heads larger than 128."""
     query_float32: Tile = Tile(32, 32, 4, 1)

@@ -45,7 +45,7 @@ class Attention:
             if scale is None:
                 slots.index_copy_(0, plan.slots, values.reshape(-1, values.shape[2]).to(slots.dtype))
                 continue
-            codes, factors = entry_codes(values)
+            codes, factors = entry_codes(values, slots.dtype)
             slots.index_copy_(0, plan.slots, codes.view(-1, values.shape[2]))
             scale.view(-1).index_copy_(0, plan.slots, factors.flatten())
 

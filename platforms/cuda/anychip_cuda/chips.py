@@ -23,6 +23,7 @@ H200 = Tuning(
     query_small=Tile(64, 64, 4, 4),
     query_medium=Tile(128, 64, 8, 6),
     query_large=Tile(128, 128, 8, 6),
+    query_coded=Tile(128, 64, 8, 6),
     thin=WeightTile(64, 128, 4, 4),
     thin_float32=WeightTile(32, 64, 4, 4),
     experts_few=WeightTile(64, 128, 4, 4),
@@ -37,6 +38,7 @@ SMALL = replace(
     query_small=Tile(64, 64, 4, 3),
     query_medium=Tile(128, 64, 8, 3),
     query_large=Tile(128, 64, 8, 3),
+    query_coded=Tile(64, 64, 4, 3),
 )
 """For chips with about 100 KiB: not measured."""
 
@@ -57,3 +59,8 @@ def chip_of(device: torch.device) -> Chip:
 def formats_of(capability: tuple[int, int]) -> tuple[str, ...]:
     """Quantized formats that are kept as they are."""
     return FORMATS if capability >= HAS_FP8 else tuple(name for name in FORMATS if name != "fp8")
+
+
+def caches_of(capability: tuple[int, int]) -> tuple[str, ...]:
+    """Types of KV cache beside the model's own."""
+    return ("int8", "fp8") if capability >= HAS_FP8 else ("int8",)

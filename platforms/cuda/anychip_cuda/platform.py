@@ -14,7 +14,7 @@ from anychip.runner.captured import CapturedSteps
 from anychip.runner.inputs import Computed, Forward, RunBatch
 from anychip.triton.graphs import GraphKind
 from anychip.triton.platform import TritonPlatform, gpu_capabilities, use_device
-from anychip_cuda.chips import chip_of, formats_of
+from anychip_cuda.chips import caches_of, chip_of, formats_of
 from anychip_cuda.prompts import PromptAttention, long_and_fresh
 
 GRAPHS = GraphKind(torch.cuda.CUDAGraph, {"capture_error_mode": "thread_local"})
@@ -28,8 +28,9 @@ class CudaPlatform(TritonPlatform):
 
     def __init__(self, index: int) -> None:
         device = use_device("cuda", index, "CUDA", "CUDA_VISIBLE_DEVICES")
-        formats = formats_of(torch.cuda.get_device_capability(device))
-        super().__init__(device, chip_of(device), gpu_capabilities(formats, "nccl"), GRAPHS)
+        level = torch.cuda.get_device_capability(device)
+        capabilities = gpu_capabilities(formats_of(level), caches_of(level), "nccl")
+        super().__init__(device, chip_of(device), capabilities, GRAPHS)
 
     def kernels(self, spec: OpSpec) -> Mapping[str, Kernel]:
         """Triton's, which leave large products to cuBLAS and long prompts to cuDNN."""

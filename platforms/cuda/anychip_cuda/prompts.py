@@ -37,7 +37,7 @@ class PromptAttention:
         sinks: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """See anychip.ops.attention.paged_attention."""
-        plain = not softcap and sinks is None and q.dtype.itemsize == 2 and q.shape[2] <= MAX_HEAD_DIM
+        plain = cache.whole and not softcap and sinks is None and q.dtype.itemsize == 2 and q.shape[2] <= MAX_HEAD_DIM
         if not (plain and only_fresh(plan)):
             return self.paged(q, cache, plan, scale, softcap, sinks)
         out = self.paged(q, cache, replace(plan, queries=None), scale)

@@ -71,7 +71,7 @@ def test_row_wise_kernels(library, name, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kv_dtype", ["", "int8"])
 def test_attention_as_a_family(library, dtype, kv_dtype):
-    numeric = "int8-cache" if kv_dtype else "native"
+    numeric = "coded-cache" if kv_dtype else "native"
     for index, spec in enumerate(replace(spec, kv_dtype=kv_dtype) for spec in case_specs(dtype)):
         ops, references = bound(library, spec), bind({}, spec)
         if unsupported(spec, library):
@@ -158,9 +158,9 @@ def test_a_cache_of_codes_is_close_and_shows_what_is_no_number(library):
     small = replace(SPEC, kv_dtype="int8", dtype="float32")
     attend = long_step(LONG, small, None)
     got, same = attend(bound(library, small)), attend(bind({}, small))
-    assert normalized_error(got, same) < TOLERANCE["int8-cache", "float32"]
+    assert normalized_error(got, same) < TOLERANCE["coded-cache", "float32"]
     whole = long_step(LONG, replace(SPEC, dtype="float32"), None)(bind({}, SPEC))
-    assert 1e-4 < normalized_error(got, whole) < TOLERANCE["int8-cache", "float32"]
+    assert 1e-4 < normalized_error(got, whole) < TOLERANCE["coded-cache", "float32"]
     broken = long_step(((3, 1), (5, 1)), small, None, spoil=2)(bound(library, small))
     assert broken[0].isnan().all()
     assert broken[1].isfinite().all()

@@ -16,9 +16,10 @@ from anychip.triton.programs.plan import PIECE
 
 @triton.jit(do_not_specialize=["stride_table"], do_not_specialize_on_alignment=["table"])
 def attend_contexts(
-    q, k_cache, v_cache, table, pieces, out, partial, statistics, sinks, scale, softcap, stride_qt, stride_qh,
-    stride_table, OVERLAP: tl.constexpr, G: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr, SOFTCAP: tl.constexpr,
-    SINKS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
+    q, k_cache, v_cache, k_scale, v_scale, table, pieces, out, partial, statistics, sinks, scale, softcap, stride_qt,
+    stride_qh, stride_table, OVERLAP: tl.constexpr, G: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr,
+    CODED: tl.constexpr, SOFTCAP: tl.constexpr, SINKS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     """Queries of one token and cached head, G heads, against one piece of their context."""
     take_turn(OVERLAP)
@@ -40,8 +41,8 @@ def attend_contexts(
     table_row = table + row.to(tl.int64) * stride_table
     for start in range(begin, end, BLOCK_N):
         total, highest, mass = fold(
-            queries, total, highest, mass, k_cache, v_cache, table_row, kv_head, kv_heads, members, start, end, scale,
-            softcap, True, False, 0, SOFTCAP, PAGE, D, BLOCK_N, BLOCK_D,
+            queries, total, highest, mass, k_cache, v_cache, k_scale, v_scale, table_row, kv_head, kv_heads, members,
+            start, end, scale, softcap, True, False, 0, SOFTCAP, CODED, PAGE, D, BLOCK_N, BLOCK_D,
         )  # fmt: skip
     if count == 1:
         offsets = (row.to(tl.int64) * kv_heads * G + heads)[:, None] * D + dims[None, :]

@@ -9,24 +9,27 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 @triton.jit
 def fold(
-    q, total, highest, mass, k_cache, v_cache, table_row, kv_head, kv_heads, query_position, start, end, scale, softcap,
-    BOUNDED: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr, PAGE: tl.constexpr,
-    D: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
+    q, total, highest, mass, k_cache, v_cache, k_scale, v_scale, table_row, kv_head, kv_heads, query_position, start,
+    end, scale, softcap, BOUNDED: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr,
+    CODED: tl.constexpr, PAGE: tl.constexpr, D: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     """Keys `start` to start + BLOCK_N of a row.
 
     BOUNDED: keys from `end` on are not read. CAUSAL: each query sees up to its own position, and WINDOW keys (0: all).
+    CODED: keys and values are codes, each with a scale [block, head, entry] of its own.
     total [M, D], highest and mass [M] are float32, scores in units of log 2.
     """
     dims = tl.arange(0, BLOCK_D)
     keys = start + tl.arange(0, BLOCK_N)
     within = (keys < end) if BOUNDED else (keys >= 0)
     block = tl.load(table_row + keys // PAGE, mask=within, other=0).to(tl.int64)
-    entry = ((block * kv_heads + kv_head) * PAGE + keys % PAGE) * D
-    offsets = entry[:, None] + dims[None, :]
+    entry = (block * kv_heads + kv_head) * PAGE + keys % PAGE
+    offsets = entry[:, None] * D + dims[None, :]
     # What lies behind the end may be another request's, or no number: it is read as 0, because 0 * nan is nan.
-    k = _read(k_cache + offsets, within, dims, BOUNDED, D, BLOCK_D)
+    k = _read(k_cache + offsets, within, dims, BOUNDED, D, BLOCK_D).to(q.dtype)
     scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
+    if CODED:
+        scores *= tl.load(k_scale + entry, within, other=0.0)[None, :]
     if SOFTCAP:  # of the natural scores; without it `scale` already includes the change of base
         scores = softcap * LOG2_E * (1.0 - 2.0 / (1.0 + tl.exp2(scores * (2.0 * LOG2_E / softcap))))
     if CAUSAL:
@@ -40,9 +43,12 @@ def fold(
     higher = tl.maximum(highest, tl.max(scores, 1))
     weights = tl.exp2(scores - higher[:, None])
     shrink = tl.exp2(highest - higher)
-    v = _read(v_cache + offsets, within, dims, BOUNDED, D, BLOCK_D)
-    total = tl.dot(weights.to(v.dtype), v, total * shrink[:, None], input_precision="ieee")
-    return total, higher, mass * shrink + tl.sum(weights, 1)
+    mass = mass * shrink + tl.sum(weights, 1)
+    v = _read(v_cache + offsets, within, dims, BOUNDED, D, BLOCK_D).to(q.dtype)
+    if CODED:
+        weights *= tl.load(v_scale + entry, within, other=0.0)[None, :]
+    total = tl.dot(weights.to(q.dtype), v, total * shrink[:, None], input_precision="ieee")
+    return total, higher, mass
 
 
 @triton.jit

@@ -10,10 +10,10 @@ from anychip.triton.programs.plan import PIECE
 
 @triton.jit(do_not_specialize=["stride_table"], do_not_specialize_on_alignment=["table", "positions"])
 def attend_queries(
-    q, k_cache, v_cache, table, positions, pieces, out, sinks, scale, softcap, stride_qt, stride_qh, stride_table,
-    OVERLAP: tl.constexpr, G: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr, WINDOW: tl.constexpr,
-    SOFTCAP: tl.constexpr, SINKS: tl.constexpr, TOKENS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    BLOCK_D: tl.constexpr,
+    q, k_cache, v_cache, k_scale, v_scale, table, positions, pieces, out, sinks, scale, softcap, stride_qt, stride_qh,
+    stride_table, OVERLAP: tl.constexpr, G: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr, CODED: tl.constexpr,
+    WINDOW: tl.constexpr, SOFTCAP: tl.constexpr, SINKS: tl.constexpr, TOKENS: tl.constexpr, BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     """Up to TOKENS tokens of one row with the G heads of one cached head: line m holds token m // G, head m % G."""
     take_turn(OVERLAP)
@@ -42,13 +42,13 @@ def attend_queries(
         low = (begin + 1) // BLOCK_N * BLOCK_N
         for start in range(0, low, BLOCK_N):
             total, highest, mass = fold(
-                queries, total, highest, mass, k_cache, v_cache, table_row, kv_head, kv_heads, position, start, end,
-                scale, softcap, False, False, 0, SOFTCAP, PAGE, D, BLOCK_N, BLOCK_D,
+                queries, total, highest, mass, k_cache, v_cache, k_scale, v_scale, table_row, kv_head, kv_heads,
+                position, start, end, scale, softcap, False, False, 0, SOFTCAP, CODED, PAGE, D, BLOCK_N, BLOCK_D,
             )  # fmt: skip
     for start in range(low, end, BLOCK_N):
         total, highest, mass = fold(
-            queries, total, highest, mass, k_cache, v_cache, table_row, kv_head, kv_heads, position, start, end, scale,
-            softcap, True, True, WINDOW, SOFTCAP, PAGE, D, BLOCK_N, BLOCK_D,
+            queries, total, highest, mass, k_cache, v_cache, k_scale, v_scale, table_row, kv_head, kv_heads, position,
+            start, end, scale, softcap, True, True, WINDOW, SOFTCAP, CODED, PAGE, D, BLOCK_N, BLOCK_D,
         )  # fmt: skip
     result = total / mass[:, None]
     offsets = (token.to(tl.int64) * kv_heads * G + heads)[:, None] * D + dims[None, :]

@@ -1,6 +1,7 @@
 """Between the projections and attention in one pass: normalize heads, rotate them, write keys and values to the cache.
 
 A program takes a few tokens of one head. Heads are numbered queries first, then keys, then values.
+LARGEST > 0: the cache holds codes of 8 bits up to that number, whole ones where WHOLE, and a scale for each entry.
 """
 
 import triton
@@ -11,10 +12,11 @@ from anychip.triton.programs.order import take_turn
 
 @triton.jit(do_not_specialize=["num_tokens"], do_not_specialize_on_alignment=["positions"])
 def prepare_heads(
-    q, k, v, q_norm, k_norm, positions, cos_sin, slots, q_out, k_out, v_out, eps, num_tokens, stride_qt, stride_qh,
-    stride_kt, stride_kh, stride_vt, stride_vh, OVERLAP: tl.constexpr, N: tl.constexpr, M: tl.constexpr,
-    D: tl.constexpr, ROTARY: tl.constexpr, NORM_Q: tl.constexpr, NORM_K: tl.constexpr, PAGED: tl.constexpr,
-    PAGE: tl.constexpr, TOKENS: tl.constexpr, BLOCK_D: tl.constexpr,
+    q, k, v, q_norm, k_norm, positions, cos_sin, slots, q_out, k_out, v_out, k_scale, v_scale, eps, num_tokens,
+    stride_qt, stride_qh, stride_kt, stride_kh, stride_vt, stride_vh, OVERLAP: tl.constexpr, N: tl.constexpr,
+    M: tl.constexpr, D: tl.constexpr, ROTARY: tl.constexpr, NORM_Q: tl.constexpr, NORM_K: tl.constexpr,
+    PAGED: tl.constexpr, PAGE: tl.constexpr, LARGEST: tl.constexpr, WHOLE: tl.constexpr, TOKENS: tl.constexpr,
+    BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     """q [T, N, D] -> q_out, contiguous; k and v [T, M, D] -> the cache where PAGED, else k -> k_out, contiguous."""
     take_turn(OVERLAP)
@@ -32,32 +34,49 @@ def prepare_heads(
         source = k + wide * stride_kt + head * stride_kh
         turned = _turn(source, k_norm, positions, cos_sin, token, dims, valid, num_tokens, eps, D, ROTARY, NORM_K)
         entry = _entry(slots, token, num_tokens, head, M, PAGE) if PAGED else wide * M + head
-        tl.store(k_out + entry * D + dims[None, :], turned.to(k_out.dtype.element_ty), valid)
+        _put(k_out, k_scale, entry, dims, turned.to(k.dtype.element_ty), valid, D, LARGEST, WHOLE)
     else:
         if PAGED:  # otherwise there is no such head
             head = head - N - M
             values = tl.load(v + wide * stride_vt + head * stride_vh + dims[None, :], valid, other=0.0)
             entry = _entry(slots, token, num_tokens, head, M, PAGE)
-            tl.store(v_out + entry * D + dims[None, :], values.to(v_out.dtype.element_ty), valid)
+            _put(v_out, v_scale, entry, dims, values, valid, D, LARGEST, WHOLE)
 
 
 @triton.jit(do_not_specialize=["num_tokens"])
 def write_heads(
-    k, v, slots, k_cache, v_cache, num_tokens, stride_kt, stride_kh, stride_vt, stride_vh, OVERLAP: tl.constexpr,
-    M: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr, TOKENS: tl.constexpr, BLOCK_D: tl.constexpr,
+    k, v, slots, k_cache, v_cache, k_scale, v_scale, num_tokens, stride_kt, stride_kh, stride_vt, stride_vh,
+    OVERLAP: tl.constexpr, M: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr, LARGEST: tl.constexpr,
+    WHOLE: tl.constexpr, TOKENS: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    """k and v [T, M, D] into the cache as they are."""
+    """k and v [T, M, D] into the cache, not turned."""
     take_turn(OVERLAP)
     token = tl.program_id(0) * TOKENS + tl.arange(0, TOKENS)
     head = tl.program_id(1)
     dims = tl.arange(0, BLOCK_D)
     valid = (token < num_tokens)[:, None] & (dims < D)[None, :]
     wide = token.to(tl.int64)[:, None]
-    target = _entry(slots, token, num_tokens, head, M, PAGE) * D + dims[None, :]
+    entry = _entry(slots, token, num_tokens, head, M, PAGE)
     keys = tl.load(k + wide * stride_kt + head * stride_kh + dims[None, :], valid, other=0.0)
-    tl.store(k_cache + target, keys.to(k_cache.dtype.element_ty), valid)
+    _put(k_cache, k_scale, entry, dims, keys, valid, D, LARGEST, WHOLE)
     values = tl.load(v + wide * stride_vt + head * stride_vh + dims[None, :], valid, other=0.0)
-    tl.store(v_cache + target, values.to(v_cache.dtype.element_ty), valid)
+    _put(v_cache, v_scale, entry, dims, values, valid, D, LARGEST, WHOLE)
+
+
+@triton.jit
+def _put(
+    plane, scales, entry, dims, values, valid, D: tl.constexpr, LARGEST: tl.constexpr, WHOLE: tl.constexpr
+):  # fmt: skip
+    """Values [TOKENS, BLOCK_D] of one head, 0 where not valid, to their entries [TOKENS, 1]."""
+    if LARGEST > 0:
+        values = values.to(tl.float32)
+        # What is no number is none in the scale, so that the entry's values are none.
+        scale = tl.max(tl.abs(values), 1) / LARGEST + tl.sum(values * 0.0, 1)
+        values = values / tl.maximum(scale, 1.0e-30)[:, None]
+        if WHOLE:
+            values = tl.floor(values + 0.5)
+        tl.store(scales + entry, scale[:, None])  # that of a token behind the last goes to the null block
+    tl.store(plane + entry * D + dims[None, :], values.to(plane.dtype.element_ty), valid)
 
 
 @triton.jit

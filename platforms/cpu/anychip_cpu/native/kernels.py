@@ -27,7 +27,7 @@ def native_kernels(library: Library, spec: OpSpec) -> Mapping[str, Kernel]:
 
 def _numeric(name: str, spec: OpSpec) -> NumericClass:
     if spec.kv_dtype and OPS[name].family == "attention":
-        return "int8-cache"
+        return "coded-cache"
     return "int8-activation" if spec.weight_formats and name in WITH_WEIGHTS else "native"
 
 
