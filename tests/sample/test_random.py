@@ -1,6 +1,7 @@
 import numpy as np
 import torch
 
+from anychip.plugin import uniforms as public_uniforms
 from anychip.sample.random import Purpose, stream_key, uniforms
 
 MASK = 2**64 - 1
@@ -55,3 +56,12 @@ def test_a_stream_does_not_depend_on_its_neighbours():
     together = uniforms(keys, positions, Purpose.SAMPLE)
     for i in range(8):
         assert torch.equal(uniforms(keys[i : i + 1], positions[i : i + 1], Purpose.SAMPLE)[0], together[i])
+
+
+def test_the_public_numbers_are_the_sampler_s_own():
+    seeds = np.array([0, 1, -1, 42, 2**63 - 1, -(2**63), 123456789012345])
+    keys = torch.tensor([stream_key(int(seed)) for seed in seeds])
+    for position in (0, 1, 77, 2**31 - 1):
+        positions = np.full(len(seeds), position)
+        expected = uniforms(keys, torch.from_numpy(positions), Purpose.SAMPLE)
+        assert public_uniforms(seeds, positions).tolist() == expected.tolist()

@@ -3,6 +3,22 @@
 from __future__ import annotations
 
 from anychip.config import EngineConfig
+from anychip.engine.batch import (
+    NULL_BLOCK,
+    PENDING,
+    POOL,
+    SAMPLE,
+    AdmittedRow,
+    Batch,
+    BlockCopy,
+    Logprobs,
+    Masks,
+    Pooled,
+    PromptLogprobs,
+    RowSampling,
+    StepResult,
+)
+from anychip.errors import UserError
 from anychip.plugin.communicator import Communicator
 from anychip.plugin.contract import (
     API_VERSION,
@@ -18,15 +34,24 @@ from anychip.plugin.contract import (
     Pending,
     Plane,
     Platform,
+    Progress,
     Ready,
     Runner,
     Step,
 )
 from anychip.plugin.hookspec import hookimpl
 from anychip.plugin.spec import PlatformSpec, Probe
+from anychip.plugin.uniforms import uniforms
 
 __all__ = [
     "API_VERSION",
+    "NULL_BLOCK",
+    "PENDING",
+    "POOL",
+    "SAMPLE",
+    "AdmittedRow",
+    "Batch",
+    "BlockCopy",
     "Capabilities",
     "Communicator",
     "Control",
@@ -35,6 +60,8 @@ __all__ = [
     "KVPlan",
     "KVSpec",
     "Late",
+    "Logprobs",
+    "Masks",
     "Memory",
     "ModelInfo",
     "ModelSource",
@@ -42,9 +69,16 @@ __all__ = [
     "Plane",
     "Platform",
     "PlatformSpec",
+    "Pooled",
     "Probe",
+    "Progress",
+    "PromptLogprobs",
     "Ready",
+    "RowSampling",
     "Runner",
     "Step",
+    "StepResult",
+    "UserError",
     "hookimpl",
+    "uniforms",
 ]

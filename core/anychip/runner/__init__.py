@@ -1,17 +1,20 @@
 """The step loop of a torch device.
 
-A third party needs one name from here: `from anychip.runner import TorchPlatform`.
+A third party needs one name from here: `from anychip.runner import TorchPlatform`. `host_memory` is for any platform
+that lives in the host's memory.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from anychip.runner.host_memory import host_memory
+
 if TYPE_CHECKING:
     from anychip.runner.platform import TorchPlatform as TorchPlatform
     from anychip.runner.torch_runner import TorchRunner as TorchRunner
 
-__all__ = ["TorchPlatform", "TorchRunner"]
+__all__ = ["TorchPlatform", "TorchRunner", "host_memory"]
 
 
 def __getattr__(name: str) -> Any:
