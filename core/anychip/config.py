@@ -84,6 +84,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Base of the random numbers of requests without a seed of their own."""
     threads: Positive | None = None
     """Host threads for compute; None takes the processors this process may use."""
+    runtime: str = "auto"
+    """Which of several runtimes a platform has is used, by its name there."""
     native_kernels: str = "auto"
     """Which build of a platform's own compiled kernels to use, by its name there; `none` leaves them out."""
     cache_dir: str = "~/.cache/anychip"

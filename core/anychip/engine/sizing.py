@@ -19,6 +19,7 @@ def resolve_config(config: EngineConfig, capabilities: Capabilities) -> EngineCo
     dtype = None if config.dtype == "auto" else config.dtype
     _require(dtype, capabilities.dtypes, "dtype", "--dtype")
     _require(config.kv_cache_dtype, ("auto", *capabilities.kv_cache_dtypes), "KV cache of type", "--kv-cache-dtype")
+    _require(config.runtime, ("auto", *capabilities.runtimes), "runtime", "--runtime")
     scheme_of(config)
     if (config.steps_in_flight or 1) > capabilities.steps_in_flight:
         raise UserError(

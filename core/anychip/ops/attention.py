@@ -164,7 +164,7 @@ def paged_attention(
     p-w+1 to p. N is a multiple of the M cached heads (grouped queries). `softcap` c > 0 turns a score s into
     c * tanh(s / c) (Gemma 2). `sinks` [N] adds one logit a head to the softmax that carries no value (gpt-oss).
     """
-    rows = [_attend(*part, cache, plan, scale, softcap, sinks) for part in _parts(q, cache, plan)]
+    rows = [attend(*part, cache, plan.window, scale, softcap, sinks) for part in _parts(q, cache, plan)]
     return torch.cat(rows).to(q.dtype) if rows else q.new_zeros(0, q.shape[1], cache.v.shape[-1])
 
 
@@ -191,22 +191,22 @@ def _parts(
             yield q[part].unsqueeze(0), inputs.positions[part].unsqueeze(0), inputs.block_table[row : row + 1, :width]
 
 
-def _attend(
+def attend(
     q: torch.Tensor,
     positions: torch.Tensor,
     blocks: torch.Tensor,
     cache: KVCache,
-    plan: AttentionPlan,
+    window: int | None,
     scale: float,
     softcap: float,
     sinks: torch.Tensor | None,
 ) -> torch.Tensor:
-    """q [G, t, N, D] against G rows of the cache -> [G*t, N, Dv]."""
+    """q [G, t, N, D] at positions [G, t] against G rows of the cache, in `blocks` [G, b] -> [G*t, N, Dv]."""
     groups, count, heads, dim = q.shape
     wide = accumulation_dtype(q.dtype)
     k = _gathered(cache.k, cache.k_scale, blocks, wide)
     v = _gathered(cache.v, cache.v_scale, blocks, wide)
-    visible = _visible(positions, k.shape[1], plan.window)
+    visible = _visible(positions, k.shape[1], window)
     # What no query sees may be another request's, or garbage: zero it, because 0 * nan is nan.
     v = v.masked_fill(~visible.any(1)[..., None, None], 0.0)
     q = q.to(wide).view(groups, count, k.shape[2], -1, dim)

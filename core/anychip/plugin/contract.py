@@ -63,6 +63,8 @@ class Capabilities:
     """Whether `Step.finish` honours masks: without it nothing can follow a grammar."""
     collective_backend: str | None = None
     """torch.distributed's backend name for the default communicator; None: one rank only."""
+    runtimes: tuple[str, ...] = ()
+    """Libraries it can reach the device through, by the names that `--runtime` takes; empty where there is one."""
 
 
 @dataclass(frozen=True, slots=True)

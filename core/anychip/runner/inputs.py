@@ -47,6 +47,8 @@ class DeviceBatch:
     """Whether the newest token of some row is still on the device."""
     greedy: bool
     """Whether every row that samples takes its highest logit, as it is."""
+    text_ids: torch.Tensor | None = None
+    """[T] which text a token is of, where that was worked out before."""
 
 
 @dataclass(frozen=True, slots=True)

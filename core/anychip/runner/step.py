@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from anychip.engine.batch import StepResult
+from anychip.engine.batch import Masks, StepResult
 from anychip.plugin.contract import Late, Pending, Ready, Step
 from anychip.runner.inputs import Computed, Wanted
 from anychip.runner.pooler import Pooler
@@ -19,6 +19,10 @@ MAX_SCORED = 128
 """Prompt tokens scored at once: their logits are the largest tensors there are."""
 
 Logits = Callable[[torch.Tensor], torch.Tensor]
+
+
+Launched = Callable[[bool], Computed]
+"""A forward pass under way, called once for what it left; with True where tokens are masked, so that logits count."""
 
 
 class EmptyStep(Step):
@@ -34,7 +38,7 @@ class TorchStep(Step):
 
     def __init__(
         self,
-        computed: Computed,
+        launched: Launched,
         wanted: Wanted,
         plan: SamplePlan | None,
         logits: Logits,
@@ -42,7 +46,7 @@ class TorchStep(Step):
         fetch: FetchTensor,
         pooler: Pooler | None = None,
     ) -> None:
-        self._computed = computed
+        self._launched = launched
         self._wanted = wanted
         self._plan = plan
         self._logits = logits
@@ -56,22 +60,22 @@ class TorchStep(Step):
         """Sample a token for each row that asks, score the prompt tokens that are to be scored, pool what is to be."""
         assert not self.finished, "a step was finished twice"
         self.finished = True
-        sampled = None if self._plan is None else self._sample(self._plan, late)
-        scored = self._score() if len(self._wanted.scored_rows) else []
-        computed = self._computed
+        masks = late.masks if late else None
+        computed = self._launched(masks is not None)
+        sampled = None if self._plan is None else self._sample(self._plan, computed, masks)
+        scored = self._score(computed) if len(self._wanted.scored_rows) else []
         vectors = self._pooler.pool(computed.hidden, computed.inputs) if self._pooler else None
         return PendingResult(self._wanted, sampled, scored, vectors, self._fetch)
 
-    def _sample(self, plan: SamplePlan, late: Late | None) -> Sampled:
-        masks = late.masks if late else None
-        if self._computed.chosen is not None and masks is None:
-            return Sampled(self._computed.chosen, None)
-        inputs, logits = self._computed.inputs, self._computed.logits
+    def _sample(self, plan: SamplePlan, computed: Computed, masks: Masks | None) -> Sampled:
+        if computed.chosen is not None and masks is None:
+            return Sampled(computed.chosen, None)
+        inputs, logits = computed.inputs, computed.logits
         assert logits is not None, "rows sample and there are no logits"
         return self._sampler.sample(plan, logits, inputs.positions[inputs.sampled_at] + 1, masks)
 
-    def _score(self) -> list[DeviceLogprobs]:
-        inputs, hidden = self._computed.inputs, self._computed.hidden
+    def _score(self, computed: Computed) -> list[DeviceLogprobs]:
+        inputs, hidden = computed.inputs, computed.hidden
         count = int(self._sampler.state.prompt_logprobs[self._wanted.scored_rows].max())
         places, targets = inputs.scored_at.split(MAX_SCORED), inputs.targets.split(MAX_SCORED)
         return [score(self._logits(hidden[at]), target, count) for at, target in zip(places, targets, strict=True)]

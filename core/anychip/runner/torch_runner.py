@@ -17,19 +17,22 @@ from anychip.models.step import StepContext
 from anychip.ops.bind import describe
 from anychip.ops.parts import Ops
 from anychip.ops.shapes import dtype_of
-from anychip.plugin.contract import KVPlan, Memory, ModelInfo, ModelSource, Progress, Runner, Step
+from anychip.plugin.contract import KVPlan, Memory, ModelInfo, ModelSource, Pending, Progress, Runner, Step
 from anychip.runner.inputs import Computed, DeviceBatch, RunBatch, Wanted, uploading
 from anychip.runner.loading import build_model, dequantized_note, lower_model, model_bytes, weight_stream
 from anychip.runner.pooler import Pooler, TextStarts
 from anychip.runner.preparation import Preparation
 from anychip.runner.shortage import cache_too_large, runs_out, step_too_large, weights_too_large
-from anychip.runner.step import EmptyStep, TorchStep
+from anychip.runner.step import EmptyStep, Launched, TorchStep
 from anychip.runner.warmup import first_batch, worst_batch, worst_plan
+from anychip.sample.op import SampleOps
 from anychip.sample.sampler import Sampler
 from anychip.sample.state import SamplerState
 from anychip.weights.scheme import scheme_of
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from anychip.runner.platform import TorchPlatform
 
 
@@ -48,6 +51,7 @@ class TorchRunner(Runner):
         self._pooler: Pooler | None = None
         self._texts: TextStarts | None = None
         self._last_tokens = torch.zeros(0, dtype=torch.int32)
+        self._dtype = torch.float32
         self._last_step: TorchStep | None = None
 
     @property
@@ -60,7 +64,8 @@ class TorchRunner(Runner):
     def load(self, source: ModelSource, progress: Progress) -> ModelInfo:
         """See `Runner.load`."""
         model, ops, spec = build_model(self.platform, self.config, source)
-        device, dtype = self.platform.device, dtype_of(spec.dtype)
+        device, dtype = self._workplace, dtype_of(spec.dtype)
+        self._dtype = dtype
         expected, free = model_bytes(model), self.platform.memory().free
         prepare = Preparation(self.platform, scheme_of(self.config), dtype)
         stream = weight_stream(model, self.config, source, spec, device, progress)
@@ -82,6 +87,17 @@ class TorchRunner(Runner):
             vector_size=pooled.vector_size if pooled else 0,
             pools_all=pooled is not None and pooled.pooling != "last",
         )
+
+    @property
+    def _workplace(self) -> torch.device:
+        """Where weights are put together, and where tokens are chosen from logits."""
+        return self.platform.device
+
+    @property
+    def _choice(self) -> SampleOps:
+        """How they are chosen there."""
+        assert self._ops is not None, "load() comes first"
+        return self._ops
 
     @property
     def _pooled_model(self) -> PooledModel | None:
@@ -139,17 +155,30 @@ class TorchRunner(Runner):
             return EmptyStep()
         wanted = Wanted.of(batch)
         sampling = self._sampler.plan(wanted.sampled_rows) if len(wanted.sampled_rows) else None
+        launched = self._launch(batch, sampling is not None and sampling.takes_highest)
         step = TorchStep(
-            self._run(batch, sampling is not None and sampling.takes_highest),
-            wanted,
-            sampling,
-            self.model.logits,
-            self._sampler,
-            self.platform.fetch,
-            self._pooler,
+            launched, wanted, sampling, self._logits, self._sampler, self._fetch, self._pooler
         )
         self._last_step = step
         return step
+
+    def _launch(self, batch: Batch, greedy: bool) -> Launched:
+        """Start a forward pass."""
+        assert self._run is not None, "start() comes first"
+        computed = self._run(batch, greedy)
+        return lambda masked: computed
+
+    def _logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """[M, V] of hidden states [M, H]."""
+        return self.model.logits(hidden)
+
+    def _send(self, array: npt.NDArray[Any], out: torch.Tensor | None = None) -> torch.Tensor:
+        """To where tokens are chosen."""
+        return self.platform.send(array, out)
+
+    def _fetch(self, tensor: torch.Tensor) -> Pending[npt.NDArray[Any]]:
+        """From there."""
+        return self.platform.fetch(tensor)
 
     def close(self) -> None:
         """See `Runner.close`."""
@@ -188,7 +217,9 @@ class TorchRunner(Runner):
             plan = self._ops.plan_attention(attention, group.spec, self._plan.block_size)
             for layer in group.layers:
                 plans[layer] = plan
-        text_ids = None if self._texts is None else self._texts.text_ids(inputs)
+        text_ids = inputs.text_ids
+        if self._texts is not None and text_ids is None:
+            text_ids = self._texts.text_ids(inputs)
         context = StepContext(inputs.positions, tuple(plans), self._caches, inputs.ragged, text_ids)
         hidden: torch.Tensor = self.model(token_ids, inputs.positions, context)
         return hidden
@@ -199,21 +230,19 @@ class TorchRunner(Runner):
         self._plan = plan
         self._caches = self.platform.allocate_kv(plan, self._ops)
         # One row more than there are: the padding of a captured batch is noted there.
-        self._last_tokens = torch.zeros(plan.max_num_seqs + 1, dtype=torch.int32, device=self.platform.device)
+        self._last_tokens = torch.zeros(plan.max_num_seqs + 1, dtype=torch.int32, device=self._workplace)
         self._run = uploading(self._forward, self.platform.send)
         self._reset_rows(plan)
 
     @torch.inference_mode()
     def _reset_rows(self, plan: KVPlan) -> None:
-        assert self._ops is not None, "load() comes first"
-        platform = self.platform
-        state = SamplerState(plan.max_num_seqs, self.model.vocab_size, platform.device, platform.send)
-        self._sampler = Sampler(state, self._ops, self._last_tokens)
+        state = SamplerState(plan.max_num_seqs, self.model.vocab_size, self._workplace, self._send)
+        self._sampler = Sampler(state, self._choice, self._last_tokens)
         self._last_tokens.zero_()
         model = self._pooled_model
         if model is not None:
-            self._pooler = Pooler(model, plan.max_num_seqs, platform.device)
-            self._texts = TextStarts(plan.max_num_seqs, platform.send) if model.tells_texts_apart else None
+            self._pooler = Pooler(model, plan.max_num_seqs, self._workplace)
+            self._texts = TextStarts(plan.max_num_seqs, self._send) if model.tells_texts_apart else None
         self._last_step = None
 
     def _release(self) -> None:

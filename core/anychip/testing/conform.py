@@ -14,12 +14,19 @@ Mode = Literal["test", "perf", "support"]
 Write = Callable[[str], None]
 
 
-def run(name: str, mode: Mode, write: Write, levels: tuple[int, ...] = (), steps: int = STEPS) -> int:
+def run(
+    name: str,
+    mode: Mode,
+    write: Write,
+    levels: tuple[int, ...] = (),
+    steps: int = STEPS,
+    runtime: str | None = None,
+) -> int:
     """Examine the platform of a device name; the exit status, 1 if a check failed.
 
     `levels` limits the checks, `steps` is the length of the random run. Raises `UserError` for an unknown device.
     """
-    with Subject(name, steps) as subject:
+    with Subject(name, steps, runtime) as subject:
         write(f"{name}: {subject.chosen.found.plugin} {subject.chosen.found.version}")
         _ = subject.platform  # opened before anything is said about it
         if mode == "support":

@@ -15,7 +15,7 @@ from anychip.testing.attention_checks import CONTROL, TOLERANCE
 from anychip.testing.bench import random_tokens
 from anychip.testing.check import Check, NotApplicableError, require
 from anychip.testing.compare import normalized_error
-from anychip.testing.subject import Subject
+from anychip.testing.subject import Subject, reference_subject
 
 RAW = PoolingParams(use_activation=False)
 LENGTHS = (1, 40, 17, 64, 2, 17, 33)
@@ -25,7 +25,7 @@ def _encoder(subject: Subject) -> str:
     """An encoder's ragged batch against the reference and against each prompt alone; control: the next row's."""
     model = _needs_torch(subject).encoder()
     tried = []
-    with Subject("reference") as reference:
+    with reference_subject() as reference:
         wanted = _vectors(reference, model, "float32")
     for dtype in subject.capabilities.dtypes:
         given = _vectors(subject, model, dtype)

@@ -17,7 +17,7 @@ from anychip.testing.bench import Bench, Piece, random_tokens
 from anychip.testing.check import Check, CheckFailedError, NotApplicableError, require
 from anychip.testing.compare import relative
 from anychip.testing.random_run import random_run
-from anychip.testing.subject import Subject
+from anychip.testing.subject import Subject, reference_subject
 
 DECODE_STEPS = 6
 TIE = {"float32": 1e-3, "float16": 0.1, "bfloat16": 0.5}
@@ -32,7 +32,7 @@ def _logits(subject: Subject) -> str:
     if not subject.computes:
         raise NotApplicableError("the platform computes nothing")
     tried = []
-    with Subject("reference") as reference:
+    with reference_subject() as reference:
         for attention in subject.attentions:
             with Bench(reference, "float32", attention) as bench:
                 wanted = _teacher_forced(bench)
@@ -53,7 +53,7 @@ def _caches(subject: Subject) -> str:
     tried = []
     for kind in subject.capabilities.kv_cache_dtypes if subject.computes else ():
         for attention in subject.attentions:
-            with Subject("reference") as reference, Bench(reference, "float32", attention) as bench:
+            with reference_subject() as reference, Bench(reference, "float32", attention) as bench:
                 wanted = _teacher_forced(bench)
             with Bench(subject, subject.dtype, attention, kind) as bench:
                 error = relative(_teacher_forced(bench), wanted)

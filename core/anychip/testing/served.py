@@ -29,7 +29,8 @@ class Served:
             probe.bind((HOST, 0))
             self.port = int(probe.getsockname()[1])
         options = subject.options(dtype=subject.dtype, port=self.port)
-        flags = [f"--{name.replace('_', '-')}={value}" for name, value in options.items() if name != "model"]
+        given = {name: value for name, value in options.items() if name != "model" and value is not None}
+        flags = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
         command = [sys.executable, "-c", COMMAND, "serve", options["model"], *flags]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 

@@ -28,8 +28,10 @@ STEPS = 200
 class Subject:
     """A platform by its device name, found through its entry point as a user would. Use it in a `with`."""
 
-    def __init__(self, device: str, steps: int = STEPS) -> None:
+    def __init__(self, device: str, steps: int = STEPS, runtime: str | None = None) -> None:
         self.device = device
+        self.runtime = runtime
+        """Which of the platform's runtimes; None leaves it to the environment."""
         self.steps = steps
         """Length of the random run."""
         self._stack = ExitStack()
@@ -54,7 +56,7 @@ class Subject:
     @cached_property
     def platform(self) -> Platform:
         """The device, opened once for all checks. Raises `UserError`."""
-        return self.chosen.open(make_config({"device": self.device}))
+        return self.chosen.open(make_config({"device": self.device, "runtime": self.runtime}))
 
     @property
     def capabilities(self) -> Capabilities:
@@ -96,6 +98,7 @@ class Subject:
         return {
             "model": str(self.model()),
             "device": self.device,
+            "runtime": self.runtime,
             "load_format": "auto" if self.computes else "dummy",
             "max_model_len": MAX_MODEL_LEN,
             "max_num_seqs": 64,
@@ -132,3 +135,8 @@ class Subject:
         """The type in which results are compared token by token: float32 if the platform has it."""
         dtypes = self.capabilities.dtypes
         return "float32" if "float32" in dtypes else dtypes[0]
+
+
+def reference_subject() -> Subject:
+    """What others are held to, whatever the environment says of theirs."""
+    return Subject("reference", runtime="auto")

@@ -1,0 +1,34 @@
+"""Which runtime to use: as told by `--runtime`, or the first one installed where there is a TPU."""
+
+from __future__ import annotations
+
+from anychip.config import EngineConfig
+from anychip.errors import UserError
+from anychip_tpu.probe import ON_HOST, RUNTIMES, look
+from anychip_tpu.runtime import Runtime
+
+NAMES = (*RUNTIMES, ON_HOST)
+
+
+def open_runtime(index: int, config: EngineConfig) -> Runtime:
+    """The device of this number. Raises `UserError` where its runtime or the TPU is missing."""
+    machine = look()
+    name = machine.runtimes[0] if config.runtime == "auto" and machine.runtimes else config.runtime
+    if name not in NAMES:
+        raise UserError(f"The tpu platform has no runtime {name!r}.", f"--runtime can be: {', '.join(NAMES)}.")
+    library = "torch-xla" if name == ON_HOST else name
+    if library not in machine.runtimes:
+        raise UserError(f"{library} is not installed.", f"pip install 'anychip-tpu[{library}]'")
+    if name != ON_HOST and not machine.chips:
+        raise UserError(
+            "No TPU was found on this machine.",
+            f"--runtime {ON_HOST} runs on XLA's processor device, for tests; or choose another --device.",
+        )
+    cache = config.cache_path / "compiled" / name
+    if library == "torch-tpu":
+        from anychip_tpu.torch_tpu import TorchTpu
+
+        return TorchTpu(index, cache)
+    from anychip_tpu.torch_xla import TorchXla
+
+    return TorchXla(index, "CPU" if name == ON_HOST else "TPU", cache)
