@@ -57,7 +57,7 @@ class Engine:
         self.scheduler = Scheduler(plan, policy)
         self.config = config
         device = f"{chosen.found.spec.name}:{chosen.index}"
-        self.info = _info(config, model, plan, device, platform.capabilities)
+        self.info = _info(config, model, plan, device, platform.capabilities, self.runner.compilations())
         self._under_way: deque[tuple[StepRecord, Pending[StepResult]]] = deque()
         self._constrained = Constrained(config, self.source, model.vocab_size, self.scheduler)
 
@@ -129,9 +129,18 @@ def _without_reuse(config: EngineConfig, plan: KVPlan) -> EngineConfig:
     return config.replace("model", enable_prefix_caching=False)
 
 
-def _info(config: EngineConfig, model: ModelInfo, plan: KVPlan, device: str, capabilities: Capabilities) -> EngineInfo:
+def _info(
+    config: EngineConfig,
+    model: ModelInfo,
+    plan: KVPlan,
+    device: str,
+    capabilities: Capabilities,
+    compilations: int,
+) -> EngineInfo:
     for note in model.notes:
         logger.info("%s", note)
+    if compilations:
+        logger.info("%d programs were compiled for the shapes of steps; none is while serving", compilations)
     blocks = min((group.num_blocks for group in plan.groups), default=0)
     if plan.groups:
         _describe_cache(plan, blocks)
@@ -153,6 +162,7 @@ def _info(config: EngineConfig, model: ModelInfo, plan: KVPlan, device: str, cap
         whole_prompts=model.whole_prompts,
         notes=model.notes,
         ops=model.ops,
+        compilations=compilations,
     )
 
 

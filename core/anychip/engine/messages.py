@@ -101,6 +101,8 @@ class EngineInfo(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     ops: tuple[tuple[str, str, str], ...] = ()
     """(op, how it runs, why not by a kernel) for each op."""
+    compilations: int = 0
+    """Programs that were compiled for shapes of steps before serving."""
 
 
 class Failure(msgspec.Struct, tag=True, frozen=True):

@@ -238,6 +238,10 @@ class Runner(ABC):
     def submit(self, batch: Batch) -> Step:
         """Start a forward pass; returns before the device is done and keeps no reference to the batch's arrays."""
 
+    def compilations(self) -> int:
+        """Programs that were compiled for shapes of steps before serving; where there are any, none is afterwards."""
+        return 0
+
     def control(self, request: Control) -> Pending[None]:
         """Carry out an order between steps. By default every kind is refused."""
         from anychip.errors import UserError

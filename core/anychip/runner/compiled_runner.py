@@ -86,6 +86,10 @@ class CompiledRunner(TorchRunner):
             )
         return step
 
+    def compilations(self) -> int:
+        """See `Runner.compilations`."""
+        return self._compiled or 0
+
     @property
     def _workplace(self) -> torch.device:
         return HOST

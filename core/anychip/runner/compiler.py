@@ -26,7 +26,7 @@ class Compiler(Protocol):
         """Wait until the device has done all that was submitted."""
 
     def compilations(self) -> int:
-        """Executables that were made in this process so far."""
+        """Executables that this object had to have made so far."""
 
 
 class CompiledWhileServingError(RuntimeError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -120,9 +121,10 @@ def upload(batch: Batch, send: Send, greedy: bool) -> DeviceBatch:
         *batch.block_tables,
     )
     packed = np.empty(sum(aligned(array.size) for array in arrays), np.int32)
-    for place, array in zip(views(packed, arrays), arrays, strict=True):
+    shapes = [array.shape for array in arrays]
+    for place, array in zip(views(packed, shapes), arrays, strict=True):
         place[:] = array
-    parts = views(send(packed), arrays)
+    parts = views(send(packed), shapes)
     token_ids, positions, query_start, seq_lens, rows, newest, at, at_rows, scored_at, targets, *rest = parts
     pooled_at, *tables = rest
     shared = _SharedInputs(batch, positions, query_start, seq_lens)
@@ -180,9 +182,10 @@ def aligned(count: int) -> int:
     return -(-count // ALIGNMENT) * ALIGNMENT
 
 
-def views(packed: Packed, arrays: Sequence[np.ndarray]) -> Iterator[Packed]:
-    """The places of some arrays in a packed one, by their shapes."""
+def views(packed: Packed, shapes: Sequence[tuple[int, ...]]) -> Iterator[Packed]:
+    """The places of arrays of these shapes in a packed one."""
     start = 0
-    for array in arrays:
-        yield packed[start : start + array.size].reshape(array.shape)
-        start += aligned(array.size)
+    for shape in shapes:
+        size = math.prod(shape)
+        yield packed[start : start + size].reshape(shape)
+        start += aligned(size)

@@ -26,8 +26,8 @@ class Padding:
 
     def __init__(self, tokens: int, rows: int, spare: int) -> None:
         self.tokens, self.rows, self._spare = tokens, rows, spare
-        shapes = [(tokens,), (tokens,), (rows + 1,), *((rows,) for _ in range(4))]
-        self._arrays = [np.zeros(shape, np.int32) for shape in shapes]
+        self._shapes: list[tuple[int, ...]] = [(tokens,), (tokens,), (rows + 1,), *((rows,) for _ in range(4))]
+        self._arrays = [np.zeros(shape, np.int32) for shape in self._shapes]
         self.size = sum(aligned(array.size) for array in self._arrays)
         """Elements of the packed array."""
         nothing = np.zeros(0, np.int32)
@@ -48,7 +48,7 @@ class Padding:
 
     def pack(self, packed: np.ndarray) -> None:
         """Write what was taken last, or nothing but padding, to the beginning of an int32 array."""
-        for place, array in zip(views(packed, self._arrays), self._arrays, strict=True):
+        for place, array in zip(views(packed, self._shapes), self._arrays, strict=True):
             place[:] = array
 
     def _fill(self, token_ids: Int32, positions: Int32, query_start: Int32, seq_lens: Int32) -> None:
@@ -71,7 +71,7 @@ class Padding:
 
     def inputs(self, packed: torch.Tensor, tables: Sequence[torch.Tensor], longest: int) -> DeviceBatch:
         """What a forward pass reads of a packed array on the device; sequences are up to `longest` tokens."""
-        token_ids, positions, start, seq_lens, rows, newest, sampled_rows = views(packed, self._arrays)
+        token_ids, positions, start, seq_lens, rows, newest, sampled_rows = views(packed, self._shapes)
         host_start = np.arange(self.rows + 1, dtype=np.int32)
         groups = tuple(
             AttentionInputs(

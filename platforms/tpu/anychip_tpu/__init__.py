@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from anychip.plugin import EngineConfig, Platform, PlatformSpec, hookimpl
+from anychip.plugin import API_VERSION, EngineConfig, Platform, PlatformSpec, hookimpl
 from anychip_tpu.probe import probe
 
 
@@ -18,4 +18,4 @@ def _open(devices: Sequence[int], config: EngineConfig) -> Platform:
 @hookimpl
 def register_platforms(register: Callable[[PlatformSpec], None]) -> None:
     """Google's TPUs, numbered as the runtime does."""
-    register(PlatformSpec(name="tpu", probe=probe, open=_open, extra="anychip[tpu]"))
+    register(PlatformSpec(name="tpu", probe=probe, open=_open, api_version=API_VERSION))

@@ -24,11 +24,10 @@ def open_runtime(index: int, config: EngineConfig) -> Runtime:
             "No TPU was found on this machine.",
             f"--runtime {ON_HOST} runs on XLA's processor device, for tests; or choose another --device.",
         )
-    cache = config.cache_path / "compiled" / name
     if library == "torch-tpu":
         from anychip_tpu.torch_tpu import TorchTpu
 
-        return TorchTpu(index, cache)
+        return TorchTpu(index)
     from anychip_tpu.torch_xla import TorchXla
 
-    return TorchXla(index, "CPU" if name == ON_HOST else "TPU", cache)
+    return TorchXla(index, "CPU" if name == ON_HOST else "TPU", config.cache_path / "programs")

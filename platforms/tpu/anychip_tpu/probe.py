@@ -23,7 +23,9 @@ CHIPS = {
 """Chips by their number on the PCI bus, as jax lists them."""
 RUNTIMES = {"torch-tpu": "torch_tpu", "torch-xla": "torch_xla"}
 """Modules of the runtimes, the one that is preferred first."""
-INSTALL = "pip install 'anychip-tpu[torch-tpu]', or 'anychip-tpu[torch-xla]'"
+INSTALL = "pip install 'anychip-tpu[torch-tpu]', or 'anychip-tpu[torch-xla]'."
+NO_TPU = "Run on a machine that has one, or choose another --device."
+HAND_IN = "A container has to be given its device files."
 ON_HOST = "torch-xla-cpu"
 """The runtime that needs no TPU: XLA's own processor device, for tests."""
 
@@ -69,16 +71,20 @@ def judge(machine: Machine) -> Probe:
     """Score 0 with what is missing; below 0 where only XLA's processor device can run."""
     if not machine.runtimes:
         found = f"{_chip_count(machine)}, and " if machine.chips else ""
-        return Probe(0, f"{found}no TPU runtime is installed: {INSTALL}")
+        return _cannot(f"{found}no TPU runtime is installed", INSTALL)
     if not machine.chips:
         if "torch-xla" in machine.runtimes:
-            return Probe(-1, f"no TPU was found; --runtime {ON_HOST} runs on XLA's processor device, for tests")
-        return Probe(0, f"{machine.runtimes[0]} is installed, and no TPU was found")
+            return Probe(-1, f"no TPU was found; with --runtime {ON_HOST}, XLA's processor device, for tests")
+        return _cannot(f"{machine.runtimes[0]} is installed, and no TPU was found", NO_TPU)
     if not machine.files:
-        return Probe(0, f"{_chip_count(machine)}, whose /dev/accel* or /dev/vfio/* this process does not see")
+        return _cannot(f"{_chip_count(machine)}, and none of /dev/accel* and /dev/vfio/* is here", HAND_IN)
     if not machine.libtpu:
-        return Probe(0, f"{_chip_count(machine)}, and libtpu is missing: {INSTALL}")
+        return _cannot(f"{_chip_count(machine)}, and libtpu is missing", INSTALL)
     return Probe(SCORE, "", len(machine.chips))
+
+
+def _cannot(reason: str, remedy: str) -> Probe:
+    return Probe(0, reason, 0, remedy)
 
 
 def _chip_count(machine: Machine) -> str:

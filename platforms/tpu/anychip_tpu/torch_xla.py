@@ -31,6 +31,7 @@ class TorchXla:
             cache.mkdir(parents=True, exist_ok=True)
             runtime.initialize_cache(str(cache), readonly=False)
         self._kind = kind
+        self._made = 0
         self._device: torch.device = torch_xla.device(index)
         if kind != "CPU":  # a matrix product of float32 is one, and not of bfloat16
             set_mat_mul_precision("highest")
@@ -54,8 +55,10 @@ class TorchXla:
         """See `Compiler.compile`. It is recorded anew each time, and the same record finds its executable again."""
 
         def run(packed: torch.Tensor) -> Outputs:
-            with _out_of_memory():
-                outputs: Outputs = torch_xla.compile(lambda: program(packed), full_graph=True, name="step")()
+            before = _compilations()
+            with _out_of_memory(), torch_xla.compile(full_graph=True, name="step"):
+                outputs = program(packed)
+            self._made += _compilations() - before
             return outputs
 
         return run
@@ -68,8 +71,7 @@ class TorchXla:
 
     def compilations(self) -> int:
         """See `Compiler.compilations`."""
-        timed = metrics.metric_data("CompileTime")
-        return 0 if timed is None else int(timed[0])
+        return self._made
 
     def memory(self) -> Memory:
         """See `Runtime.memory`."""
@@ -82,6 +84,12 @@ class TorchXla:
         """See `Runtime.host_ops`."""
         names = (name for name in metrics.counter_names() if name.startswith("aten::"))
         return tuple(sorted(name for name in names if name != READS_SCALARS))
+
+
+def _compilations() -> int:
+    """Of all devices and engines of this process."""
+    timed = metrics.metric_data("CompileTime")
+    return 0 if timed is None else int(timed[0])
 
 
 @contextmanager
