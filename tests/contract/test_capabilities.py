@@ -163,6 +163,12 @@ def check_kv_cache_dtypes(engine):
         engine(Capabilities(), kv_cache_dtype="int8")
 
 
+def check_runtimes(engine):
+    assert engine(Capabilities(runtimes=("wire", "post")), runtime="post").config.runtime == "post"
+    with pytest.raises(UserError, match="--runtime can be: auto"):
+        engine(Capabilities(), runtime="post")
+
+
 def check_refused_references(engine, tmp_path):
     source = write_tiny_model(tmp_path / "tiny")
     config = make_config({"model": str(source), "block_size": 16, "max_num_batched_tokens": 64, "threads": 1}, {})

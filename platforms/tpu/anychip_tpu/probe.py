@@ -14,6 +14,7 @@ VENDOR = "0x1ae0"
 """Google's number on the PCI bus, which its network cards and disks have too."""
 CHIPS = {
     "0x0027": "v3",
+    "0x0056": "v4i",
     "0x005e": "v4",
     "0x0062": "v5p",
     "0x0063": "v5e",

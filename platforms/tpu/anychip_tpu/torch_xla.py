@@ -56,7 +56,7 @@ class TorchXla:
 
         def run(packed: torch.Tensor) -> Outputs:
             before = _compilations()
-            with _out_of_memory(), torch_xla.compile(full_graph=True, name="step"):
+            with out_of_memory(), torch_xla.compile(full_graph=True, name="step"):
                 outputs = program(packed)
             self._made += _compilations() - before
             return outputs
@@ -65,7 +65,7 @@ class TorchXla:
 
     def synchronize(self) -> None:
         """See `Compiler.synchronize`."""
-        with _out_of_memory():
+        with out_of_memory():
             torch_xla.sync(wait=True)
             xla_model.wait_device_ops()
 
@@ -93,7 +93,7 @@ def _compilations() -> int:
 
 
 @contextmanager
-def _out_of_memory() -> Iterator[None]:
+def out_of_memory() -> Iterator[None]:
     """Torch's own exception where the device's memory does not suffice."""
     try:
         yield

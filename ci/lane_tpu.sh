@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# The TPU platform on PJRT's processor device: its tests, and the conformance kit with the demo model, where ci/tpu.sh
+# has built the environment. Everywhere it checks that the recorded result is as new as the sources.
+# `ci/lane_tpu.sh record` records the result.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+kept=$(ci/tpu.sh where)
+if [ ! -e "$kept/ready" ]; then
+  echo "lane tpu: skipped, ci/tpu.sh has not built its environment (10 GB) here"
+  python3 ci/recorded.py tpu
+  exit
+fi
+
+site=$(mktemp -d)
+trap 'rm -rf "$site"' EXIT
+mkdir "$site/anychip_tpu-0.dist-info"  # the entry point, without an installation
+printf 'Metadata-Version: 2.1\nName: anychip-tpu\nVersion: 0\n' > "$site/anychip_tpu-0.dist-info/METADATA"
+printf '[anychip]\ntpu = anychip_tpu\n' > "$site/anychip_tpu-0.dist-info/entry_points.txt"
+export PYTHONPATH=$PWD:core:api:platforms/tpu:$site ANYCHIP_RUNTIME=torch-xla-cpu
+
+"$kept/xla/bin/python" -c 'import torch, torch_xla; print("lane tpu: torch", torch.__version__, "torch-xla", torch_xla.__version__)'
+"$kept/xla/bin/python" -m pytest -q -p no:cacheprovider tests/platforms/tpu
+env -u ANYCHIP_RUNTIME "$kept/torchtpu/bin/python" -m pytest -q -p no:cacheprovider tests/platforms/tpu/test_torch_tpu.py
+levels="--level 0 --level 2 --level 3 --level 4"
+[ "${1:-}" = record ] && levels=""
+# shellcheck disable=SC2086
+"$kept/xla/bin/python" -c 'from anychip.cli.main import main; main()' conform tpu $levels --steps 200 | tee "$site/result"
+[ "${1:-}" = record ] && python3 ci/recorded.py tpu write < "$site/result"
+python3 ci/recorded.py tpu
+echo "lane tpu: ran"
