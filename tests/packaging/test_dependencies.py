@@ -6,6 +6,7 @@ import re
 import sys
 import tomllib
 from importlib import metadata
+from itertools import chain
 
 import pytest
 
@@ -42,7 +43,8 @@ def test_core_and_server_import_only_what_is_declared() -> None:
 @pytest.mark.parametrize("folder", sorted(path.parent.name for path in ROOT.glob("platforms/*/pyproject.toml")))
 def test_platform_imports_only_what_is_declared(folder: str) -> None:
     described = tomllib.loads((ROOT / "platforms" / folder / "pyproject.toml").read_text())
-    needed = [*described["project"]["dependencies"], *described["build-system"]["requires"]]
+    choices = described["project"].get("optional-dependencies", {}).values()
+    needed = [*described["project"]["dependencies"], *described["build-system"]["requires"], *chain(*choices)]
     declared = {canonical(requirement) for requirement in needed}
     assert {canonical(name) for name in imported(f"platforms/{folder}")} <= REQUIRED | declared
 

@@ -52,8 +52,11 @@ class _OnHost:
 class HostChoice:
     """Choosing tokens on the host."""
 
-    take_highest: TakeHighest = partial(take_highest, _OnHost())
-    take_drawn: TakeDrawn = partial(take_drawn, _OnHost())
+    take_highest: TakeHighest
+    take_drawn: TakeDrawn
+
+
+HOST_CHOICE = HostChoice(partial(take_highest, _OnHost()), partial(take_drawn, _OnHost()))
 
 
 class CompiledRunner(TorchRunner):
@@ -96,7 +99,7 @@ class CompiledRunner(TorchRunner):
 
     @property
     def _choice(self) -> SampleOps:
-        return HostChoice()
+        return HOST_CHOICE
 
     def _send(self, array: npt.NDArray[Any], out: torch.Tensor | None = None) -> torch.Tensor:
         return to_host(array, out)

@@ -156,9 +156,7 @@ class TorchRunner(Runner):
         wanted = Wanted.of(batch)
         sampling = self._sampler.plan(wanted.sampled_rows) if len(wanted.sampled_rows) else None
         launched = self._launch(batch, sampling is not None and sampling.takes_highest)
-        step = TorchStep(
-            launched, wanted, sampling, self._logits, self._sampler, self._fetch, self._pooler
-        )
+        step = TorchStep(launched, wanted, sampling, self._logits, self._sampler, self._fetch, self._pooler)
         self._last_step = step
         return step
 
