@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +27,13 @@ def host_memory(root: Path = Path("/")) -> Memory:
         total, free = min(total, limit), min(free, max(0, limit - used))
     status = _fields(root / "proc/self/status")
     return Memory(max(0, free - max(0, status.get("VmHWM", 0) - status.get("VmRSS", 0))), total)
+
+
+def give_back_heap() -> None:
+    """Return what was freed to the system, where the C library would keep it for itself."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
+    if trim is not None:
+        trim(0)
 
 
 def _fields(path: Path) -> dict[str, int]:

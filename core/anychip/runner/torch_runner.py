@@ -18,6 +18,7 @@ from anychip.ops.bind import describe
 from anychip.ops.parts import Ops
 from anychip.ops.shapes import dtype_of
 from anychip.plugin.contract import KVPlan, Memory, ModelInfo, ModelSource, Pending, Progress, Runner, Step
+from anychip.runner.host_memory import give_back_heap
 from anychip.runner.inputs import Computed, DeviceBatch, RunBatch, Wanted, uploading
 from anychip.runner.loading import build_model, dequantized_note, lower_model, model_bytes, weight_stream
 from anychip.runner.pooler import Pooler, TextStarts
@@ -72,6 +73,7 @@ class TorchRunner(Runner):
         if runs_out(lambda: load_weights(model, stream, device, prepare)):
             raise weights_too_large(expected, free)
         self._model, self._ops = lower_model(self.platform, model, spec), ops
+        give_back_heap()
         lost = "" if self.config.quantization else dequantized_note(source, spec)
         notes = (*self.platform.notes(), prepare.note(), lost, describe(ops))
         pooled = self._pooled_model
@@ -110,6 +112,7 @@ class TorchRunner(Runner):
         while tokens and runs_out(partial(self._run_worst, tokens)):
             self._release()
             tokens //= 2
+        give_back_heap()
         if tokens < wanted:
             raise step_too_large(wanted, tokens, free)
         return self.platform.memory()

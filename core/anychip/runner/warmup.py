@@ -10,8 +10,8 @@ from anychip.plugin.contract import KVGroup, KVPlan, KVSpec
 
 
 def worst_plan(specs: tuple[KVSpec, ...], block_size: int, rows: int, tokens: int, max_model_len: int) -> KVPlan:
-    """A plan with just the blocks that `worst_batch` needs."""
-    blocks = 1 + sum(-(-length // block_size) for length in worst_lengths(rows, tokens, max_model_len))
+    """A plan with just the blocks that `worst_batch` needs: those of its longest row, which all the others share."""
+    blocks = 1 - (-max(worst_lengths(rows, tokens, max_model_len)) // block_size)
     groups = tuple(KVGroup(spec, layers, blocks) for spec, layers in group_layers(specs))
     return KVPlan(groups, block_size, rows, max_model_len, tokens)
 
@@ -31,8 +31,8 @@ def worst_batch(plan: KVPlan, pools: bool = False) -> Batch:
     lengths = worst_lengths(plan.max_num_seqs, plan.max_num_batched_tokens, plan.max_model_len)
     counts = [-(-length // plan.block_size) for length in lengths]
     table = np.zeros((len(lengths), max(counts)), np.int32)
-    for row, (count, first) in enumerate(zip(counts, np.cumsum([1, *counts]), strict=False)):
-        table[row, :count] = np.arange(first, first + count)
+    for row, count in enumerate(counts):
+        table[row, :count] = np.arange(1, 1 + count)  # all rows write the same, as their tokens are
     return _fresh_rows(lengths, table, len(plan.groups), RowSampling(seed=0, top_p=0.9), pools)
 
 

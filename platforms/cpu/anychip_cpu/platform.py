@@ -22,6 +22,7 @@ from anychip_cpu.native.library import NONE, Search, build_missing
 from anychip_cpu.native.linear import NativeLinear
 from anychip_cpu.native.program import NotedSteps
 from anychip_cpu.native.stack import lower_stack
+from anychip_cpu.pages import Pages
 from anychip_cpu.processor import has_bfloat16
 
 
@@ -30,6 +31,7 @@ class CpuPlatform(TorchPlatform):
 
     def __init__(self, search: Search = NONE) -> None:
         self._native = search
+        self._pages = Pages()
 
     @property
     def capabilities(self) -> Capabilities:
@@ -78,12 +80,13 @@ class CpuPlatform(TorchPlatform):
         return lower_stack(module, spec, library) if library else None
 
     def compile(self, step: Forward, plan: KVPlan) -> RunBatch:
-        """Steps as native programs."""
+        """Steps as native programs; from now on there is time to join the pages of weights."""
+        self._pages.join_later()
         library = self._native.library
         return NotedSteps(step, plan, self.send, library) if library else super().compile(step, plan)
 
     def prepare_weight(self, weight: Weight, out: Weight | None = None) -> Weight:
         """Pack for the native kernels or for oneDNN; a reload packs anew and lets go of `out`."""
         library = self._native.library
-        prepare = NativeLinear(library).prepare_weight if library else prepare_weight
+        prepare = NativeLinear(library, self._pages).prepare_weight if library else prepare_weight
         return prepare(weight) if weight.matrices == 1 else prepare_experts(weight, prepare)

@@ -1,8 +1,6 @@
 // Torch's tensors as the kernels' arguments, through the stable ABI only.
 #pragma once
 
-#include <sys/mman.h>
-
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -77,18 +75,10 @@ inline void with_entries(const Tensor& plane, const Body& body) {
     with_type(plane, body);
 }
 
-// A buffer for a packed weight, in huge pages where the system offers them: its reading misses fewer address translations.
+// A buffer for a packed weight.
 inline Tensor packed_buffer(const Tensor& like, const Header& header) {
-  const int64_t bytes = Weight::bytes(header);
-  Tensor packed = torch::stable::new_empty(like, {bytes}, ScalarType::Byte);
-  auto* to = mutable_data<char>(packed);
-#ifdef MADV_HUGEPAGE
-  constexpr uintptr_t PAGE = 4096;
-  const uintptr_t begin = (reinterpret_cast<uintptr_t>(to) + PAGE - 1) / PAGE * PAGE;
-  const uintptr_t end = (reinterpret_cast<uintptr_t>(to) + static_cast<uintptr_t>(bytes)) / PAGE * PAGE;
-  if (end > begin) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);  // a wish: it may fail
-#endif
-  std::memcpy(to, &header, sizeof(Header));
+  Tensor packed = torch::stable::new_empty(like, {Weight::bytes(header)}, ScalarType::Byte);
+  std::memcpy(mutable_data<char>(packed), &header, sizeof(Header));
   return packed;
 }
 

@@ -8,6 +8,7 @@ from anychip.ops.composite import GELU
 from anychip.weights.weight import Weight
 from anychip_cpu.native.codes import canonical_codes
 from anychip_cpu.native.library import Library
+from anychip_cpu.pages import Pages
 
 ACTIVATIONS = {"silu": 0, **{name: 1 if kind == "none" else 2 for name, kind in GELU.items()}}
 """Numbers of the gated activations in the library."""
@@ -19,8 +20,9 @@ _TYPES = (torch.float32, torch.bfloat16)
 class NativeLinear:
     """The ops that call the library."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: Library, pages: Pages | None = None) -> None:
         ops = library.ops
+        self._pages = Pages() if pages is None else pages
         self._pack, self._pack_codes, self._linear = ops.pack.default, ops.pack_codes.default, ops.linear.default
         self._norm_linear, self._gated_mlp = ops.norm_linear.default, ops.gated_mlp.default
         self._rms_norm, self._add_rms_norm, self._gate = (
@@ -36,11 +38,13 @@ class NativeLinear:
         if weight.quantization is not None:
             codes = canonical_codes(weight)
             if codes is not None:
-                return weight.with_prepared(self._pack_codes(*codes))
+                return weight.with_prepared(self._pages.keep(self._pack_codes(*codes)))
             weight = weight.dequantized(torch.float32)
         values = weight.values
         assert values is not None, "a plain weight has its values"
-        return weight.with_prepared(self._pack(values.contiguous())) if values.dtype in _TYPES else weight
+        if values.dtype not in _TYPES:
+            return weight
+        return weight.with_prepared(self._pages.keep(self._pack(values.contiguous())))
 
     def packed(self, weight: Weight) -> torch.Tensor:
         """The packed form, made now if nobody did it at load."""
