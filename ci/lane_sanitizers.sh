@@ -31,5 +31,5 @@ export ANYCHIP_CACHE_DIR=$cache PYTHONPATH=core:platforms/cpu:.
 preload=$(for name in libasan.so libubsan.so libstdc++.so.6; do g++ -print-file-name=$name; done | paste -sd:)
 LD_PRELOAD=$preload ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
   "$python" -m pytest -q -p no:cacheprovider tests/platforms/cpu/test_native.py \
-    tests/platforms/cpu/test_native_program.py -k "$variant"
+    tests/platforms/cpu/test_native_codes.py tests/platforms/cpu/test_native_program.py -k "$variant"
 echo "lane sanitizers: ran"

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "integer_wide.h"
+#include "integer.h"
 #include "threads.h"
 #include "tile.h"
 #ifdef ANYCHIP_AMX
@@ -35,11 +35,11 @@ class Prepared {
   // Make room for activations of `rows` tokens, before a team shares it.
   void reserve(const Weight& weight, int64_t rows) {
     if (weight.quantized()) {
-      const int64_t groups = weight.groups(), held = held_rows(rows);
-      codes_.take<int8_t>(held * weight.inputs());
-      scales_.take<float>(held * groups);
-      sums_.take<float>(held * groups);
-      code_sums_.take<int32_t>(held * groups);
+      const int64_t groups = rows * weight.groups();
+      codes_.take<int8_t>(rows * weight.inputs());
+      scales_.take<float>(groups);
+      sums_.take<float>(groups);
+      starts_.take<int32_t>(groups);
     } else {
       copy_.take<float>(rows * padded(weight.inputs()));
     }
@@ -57,17 +57,17 @@ class Prepared {
       member.wait();
     };
     if (weight.quantized()) {
-      const int64_t groups = weight.groups(), group = weight.header->group, held = held_rows(rows);
-      auto* codes = codes_.take<int8_t>(held * inputs);
-      auto* scales = scales_.take<float>(held * groups);
-      auto* sums = sums_.take<float>(held * groups);
-      auto* code_sums = code_sums_.take<int32_t>(held * groups);
+      const int64_t groups = weight.groups(), group = weight.header->group;
+      const int32_t start = start_of(*weight.header);
+      auto* codes = codes_.take<int8_t>(rows * inputs);
+      auto* scales = scales_.take<float>(rows * groups);
+      auto* sums = sums_.take<float>(rows * groups);
+      auto* starts = starts_.take<int32_t>(rows * groups);
       each([&](int64_t m) {
-        if (interleaves(rows)) return quantize_interleaved(x + m * stride, weight, m, codes, scales, sums, code_sums);
-        quantize_row(x + m * stride, inputs, group, codes + m * inputs, scales + m * groups, sums + m * groups,
-                     code_sums + m * groups);
+        quantize_row(x + m * stride, inputs, group, start, codes + m * inputs, scales + m * groups, sums + m * groups,
+                     starts + m * groups);
       });
-      made.codes = {codes, scales, sums, code_sums};
+      made.codes = {codes, scales, sums, starts};
       return made;
     }
 #ifdef ANYCHIP_BF16
@@ -99,7 +99,7 @@ class Prepared {
   }
 
  private:
-  Scratch codes_, scales_, sums_, code_sums_, copy_;
+  Scratch codes_, scales_, sums_, starts_, copy_;
 };
 
 template <class A, class T>
@@ -149,11 +149,11 @@ inline void tiled_block(const bf16* x, int64_t stride, int64_t rows, const bf16*
       float_block(x.wide + first * x.stride, x.stride, rows, reinterpret_cast<const float*>(block), weight.pairs(), c);
       return;
     case Kind::bits4:
-      return weight.header->minima ? quantized_block<4, true>(weight, number, x.codes, x.rows, first, rows, c)
-                                   : quantized_block<4, false>(weight, number, x.codes, x.rows, first, rows, c);
+      return weight.header->minima ? integer_block<4, true>(weight, number, x.codes, first, rows, c)
+                                   : integer_block<4, false>(weight, number, x.codes, first, rows, c);
     case Kind::bits8:
-      return weight.header->minima ? quantized_block<8, true>(weight, number, x.codes, x.rows, first, rows, c)
-                                   : quantized_block<8, false>(weight, number, x.codes, x.rows, first, rows, c);
+      return weight.header->minima ? integer_block<8, true>(weight, number, x.codes, first, rows, c)
+                                   : integer_block<8, false>(weight, number, x.codes, first, rows, c);
   }
 }
 

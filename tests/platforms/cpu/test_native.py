@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 from tests.platforms.cpu.native import VARIANTS, native_library
-from tests.weights.gguf_blocks import random_kept
 
 from anychip.cache.storage import stored_as
 from anychip.ops.attention_cases import attention_cases, batch_inputs, filled_cache, run_attention_case, shuffled_table
@@ -16,9 +15,6 @@ from anychip.ops.rope import rotation_table
 from anychip.ops.specs import case_specs
 from anychip.plugin.contract import KVSpec, Plane
 from anychip.testing.compare import difference, normalized_error, wide
-from anychip.weights.gguf_quantized import FORMATS
-from anychip.weights.quantize import quantize
-from anychip.weights.scheme import Scheme
 from anychip.weights.weight import Weight
 from anychip_cpu.kernels import cpu_kernels
 from anychip_cpu.native.attention import unsupported
@@ -197,67 +193,6 @@ def test_odd_widths_and_many_rows(library, dtype):
             x = torch.randn(tokens, columns, generator=generator).to(values.dtype)
             expected = x.double() @ values.double().T
             assert normalized_error(linear.linear(x, weight, None), expected) < TOLERANCE["native", dtype]
-
-
-def codes(generator, bits, minima, group, rows=70, columns=512):
-    """Random codes, scales and minima, and the matrix [rows, columns] they mean."""
-    values = torch.randint(0, 1 << bits, (rows, columns), generator=generator, dtype=torch.uint8)
-    scales = (torch.rand(rows, columns // group, generator=generator) * 0.02 + 0.001).half()
-    lowest = torch.randn(rows, columns // group, generator=generator).half() if minima else None
-    wide_codes = values.double() - (0 if minima else 1 << (bits - 1))
-    matrix = wide_codes.view(rows, -1, group) * scales.double()[..., None]
-    if lowest is not None:
-        matrix = matrix + lowest.double()[..., None]
-    return (values, scales, lowest, bits), matrix.view(rows, columns)
-
-
-@pytest.mark.parametrize("group", [16, 32, 64, 128])
-@pytest.mark.parametrize("minima", [False, True])
-@pytest.mark.parametrize("bits", [4, 8])
-def test_quantized_products(library, bits, minima, group):
-    generator = torch.Generator().manual_seed(0)
-    arguments, matrix = codes(generator, bits, minima, group)
-    packed = library.ops.pack_codes(*arguments)
-    for tokens in (1, 2, 3, 4, 5, 9, 16, 17, 60):
-        x = torch.randn(tokens, 512, generator=generator)
-        scale = x.view(tokens, -1, group).abs().amax(-1, keepdim=True) / 127
-        rounded = ((x.view(tokens, -1, group) / scale).round() * scale).view(tokens, 512)
-        got = library.ops.linear(x, packed, None)
-        assert normalized_error(got, rounded.double() @ matrix.T) < 1e-4
-        assert normalized_error(got, x.double() @ matrix.T) < TOLERANCE["int8-activation", "float32"]
-
-
-@pytest.mark.parametrize("kind", FORMATS)
-def test_types_of_gguf(library, kind):
-    weight = random_kept(kind, 70, 512)
-    matrix = weight.dequantize(torch.float32)
-    linear = NativeLinear(library)
-    packed = linear.prepare_weight(weight)
-    assert packed.quantization is not None, "kept as codes"
-    x = torch.randn(5, 512, generator=torch.Generator().manual_seed(0))
-    assert normalized_error(linear.linear(x, packed, None), x @ matrix.T) < TOLERANCE["int8-activation", "float32"]
-
-
-def test_scales_that_float16_cannot_hold_become_plain_values(library):
-    weight = quantize(Weight(torch.randn(33, 64), (33, 64)), Scheme("int8", 8, 0, False, "token"))
-    linear, x = NativeLinear(library), torch.randn(3, 64)
-    for factor in (1e-7, 1e7):
-        scale = weight.quantization.scale.float() * factor
-        scaled = replace(weight, quantization=replace(weight.quantization, scale=scale))
-        packed = linear.prepare_weight(scaled)
-        assert packed.quantization is None
-        assert normalized_error(linear.linear(x, packed, None), x @ scaled.dequantize(torch.float32).T) < 1e-5
-
-
-def test_the_largest_codes_do_not_overflow(library):
-    for bits in (4, 8):
-        values = torch.full((32, 256), (1 << bits) - 1, dtype=torch.uint8)
-        values[1] = 0
-        packed = library.ops.pack_codes(values, torch.ones(32, 8).half(), None, bits)
-        for sign in (1.0, -1.0):
-            x = torch.full((1, 256), sign)
-            expected = x.double() @ (values.double() - (1 << (bits - 1))).T
-            assert normalized_error(library.ops.linear(x, packed, None), expected) < 1e-5
 
 
 def test_the_highest_logit(library):
