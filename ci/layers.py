@@ -26,6 +26,7 @@ LAYER_0 = (
     "pooling_params",
     "progress",
     "sampling_params",
+    "scaffold",
     "version",
     "bench",
     "plugin",

@@ -1,7 +1,8 @@
 """Each shell command in the documents is executed somewhere, or says what it needs and exists.
 
 The marker on the line above a block says which: `run` and `test` are executed by ci/readme.sh in a clean clone,
-`tested` here, and `needs: ...` cannot be, so each `anychip` call in it is compared with `--help`.
+`tested` here, `walked` one after the other by tests/contract/test_guide.py, and `needs: ...` cannot be, so each
+`anychip` call in it is compared with `--help`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tests.docs.documents import Block, blocks, commands
 from sources import ROOT
 
 BLOCKS = blocks()
+MARKERS = {"run", "test", "tested", "walked", "needs"}
 BIN = Path(sys.executable).parent
 ENVIRONMENT = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
 
@@ -40,10 +42,14 @@ def help_flags(subcommand: str) -> frozenset[str]:
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.place)
 def test_block_is_accounted_for(block: Block) -> None:
     assert block.fence.language == "bash", f"{block.place}: write ```bash"
-    assert block.fence.marker in {"run", "test", "tested", "needs"}, f"{block.place}: no marker on the line above"
+    assert block.fence.marker in {"run", "test", "tested", "walked", "needs"}, (
+        f"{block.place}: no marker on the line above"
+    )
     assert (block.fence.marker == "needs") == bool(block.fence.detail), f"{block.place}: `needs` says what"
     if block.fence.marker in {"run", "test"}:
         assert block.document == "README.md", f"{block.place}: ci/readme.sh reads the README only"
+    if block.fence.marker == "walked":
+        assert block.document == "docs/write-a-platform.md", f"{block.place}: tests/contract/test_guide.py reads one"
 
 
 @pytest.mark.parametrize("marker", ["run", "test"])
@@ -59,7 +65,7 @@ def test_block_runs(block: Block, tmp_path: Path) -> None:
     assert done.returncode == 0, f"{block.place}:\n{done.stdout}\n{done.stderr}"
 
 
-@pytest.mark.parametrize("block", marked("run", "needs"), ids=lambda block: block.place)
+@pytest.mark.parametrize("block", marked("run", "walked", "needs"), ids=lambda block: block.place)
 def test_block_calls_what_exists(block: Block) -> None:
     for command in commands(block.fence.text):
         unknown = set(command.flags) - help_flags(command.subcommand)

@@ -20,6 +20,7 @@ COMMANDS = {
     "platforms": "Show what was found here, and why it can or cannot run.",
     "build-kernels": "Compile what a platform has to compile, ahead of its first use.",
     "conform": "Run the conformance kit on a platform.",
+    "new-platform": "Write the package of a new platform, to begin with.",
 }
 """Each command and its line in help; `anychip.cli.NAME` holds a function of that name, with _ for -."""
 

@@ -1,0 +1,1 @@
+"""New packages for people who bring a chip: what `anychip new-platform` writes."""
