@@ -1,57 +1,45 @@
-"""The op x platform table of README.md and docs/platforms.md, from what the platforms of this repository say.
+"""The tables of README.md and docs/platforms.md: op x platform, and how far each claim was tried, from docs/records/.
 
-`python ci/platforms_table.py` writes it, `--check` only compares. The column of a platform that cannot run on this
-machine stays as it is, or says Untested.
+`python ci/platforms_table.py` writes them, `--check` only compares. Where a platform can run,
+`anychip conform NAME --record docs/records/NAME.json` writes its record, and a test compares how its ops run.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import embed
-from anychip.ops.registry import OPS
-from anychip.plugin.registry import Registry
-from anychip.testing.subject import Subject
-from anychip.testing.support import UNTESTED, markdown, support
+from anychip.testing.record import Record, claims_table, columns, read_record
+from anychip.testing.support import markdown
 from sources import ROOT
 
-NAME = "platforms"
-DOCUMENTS = ("README.md", "docs/platforms.md")
+RECORDS = "docs/records"
+TABLES = {"platforms": ("docs/platforms.md",), "claims": ("README.md", "docs/platforms.md")}
+"""Documents that have each table."""
 
 
 def platforms(root: Path) -> list[str]:
-    """Names of the platforms of this repository."""
-    return ["reference", *sorted(path.parent.name for path in root.glob("platforms/*/pyproject.toml"))]
+    """Names of the platforms: the built-in one, those of this repository, then others that have a record."""
+    ours = ["reference", *sorted(path.parent.name for path in root.glob("platforms/*/pyproject.toml"))]
+    return [*ours, *sorted({path.stem for path in (root / RECORDS).glob("*.json")} - {*ours})]
 
 
-def table(before: str) -> str:
-    """The table; `before` is the one that stands there now."""
-    usable = {found.spec.name for found in Registry().platforms if found.usable}
-    known = columns(before)
-    found = {}
-    for name in platforms(ROOT):
-        if name in usable:
-            with Subject(name) as subject:
-                found[name] = support(subject)
-        else:
-            found[name] = known.get(name, dict.fromkeys(OPS, UNTESTED))
-    return markdown({f"`{name}`": column for name, column in found.items()})
+def records(root: Path = ROOT) -> list[Record]:
+    """The record of each platform; one without a file is untested."""
+    return [read_record(root / RECORDS / f"{name}.json", name) for name in platforms(root)]
 
 
-def columns(text: str) -> dict[str, dict[str, str]]:
-    """A table read back: by platform and op."""
-    rows = [[cell.strip().strip("`") for cell in line.strip("|").split("|")] for line in text.splitlines()]
-    if len(rows) < 2:
-        return {}
-    head, body = rows[0], rows[2:]
-    return {name: {row[0]: row[place] for row in body} for place, name in enumerate(head) if place}
+def tables(root: Path = ROOT) -> Mapping[str, str]:
+    """Each table by its name."""
+    found = records(root)
+    return {"platforms": markdown(columns(found)), "claims": claims_table(found)}
 
 
 def main() -> int:
-    """Write or compare both documents."""
-    before = embed.part((ROOT / DOCUMENTS[-1]).read_text(encoding="utf-8"), NAME)
-    return embed.run(NAME, dict.fromkeys(DOCUMENTS, table(before)))
+    """Write or compare every document."""
+    return max(embed.run(name, dict.fromkeys(TABLES[name], table)) for name, table in tables().items())
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ def walk(stranger, block):
 
 def test_the_guide_has_all_its_commands_walked():
     assert len(BLOCKS) == 3
-    assert BLOCKS == [fence.text for fence in shell_fences(GUIDE.read_text())]
+    assert [fence.text for fence in shell_fences(GUIDE.read_text())] == BLOCKS
 
 
 def test_a_package_of_ones_own_passes_the_kit_as_it_was_written(stranger):

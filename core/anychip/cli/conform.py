@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from anychip.errors import UserError
 
 
 class Mode(StrEnum):
@@ -22,10 +25,18 @@ def conform(
     level: Annotated[list[int] | None, typer.Option(min=0, max=4, help="Only this level; may be repeated.")] = None,
     steps: Annotated[int, typer.Option(min=1, help="Length of the random run on level 3.")] = 1000,
     runtime: Annotated[str | None, typer.Option(help="Which of the platform's runtimes.", show_default=False)] = None,
+    record: Annotated[
+        Path | None, typer.Option(help="File that keeps what was seen, for a table of platforms.", show_default=False)
+    ] = None,
+    on: Annotated[str, typer.Option(help="For --record: what this runs on, in words.", show_default=False)] = "",
 ) -> None:
     """Run the conformance kit on a platform; the status is 1 if a check failed."""
     from anychip.testing.conform import run
+    from anychip.testing.record import Recorder
 
-    status = run(name, mode.value, lambda text: print(text, flush=True), tuple(level or ()), steps, runtime)
+    if on and record is None:
+        raise UserError("--on is for --record.", "Name the file with --record, or leave out --on.")
+    recorder = Recorder(record, on) if record is not None else None
+    status = run(name, mode.value, lambda text: print(text, flush=True), tuple(level or ()), steps, runtime, recorder)
     if status:
         raise typer.Exit(status)

@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Literal
 
+from anychip.errors import UserError
 from anychip.testing.check import Result, run_check
 from anychip.testing.checks import CHECKS
+from anychip.testing.record import Recorder
 from anychip.testing.subject import STEPS, Subject
 
 Mode = Literal["test", "perf", "support"]
@@ -21,19 +23,26 @@ def run(
     levels: tuple[int, ...] = (),
     steps: int = STEPS,
     runtime: str | None = None,
+    recorder: Recorder | None = None,
 ) -> int:
     """Examine the platform of a device name; the exit status, 1 if a check failed.
 
     `levels` limits the checks, `steps` is the length of the random run. Raises `UserError` for an unknown device.
     """
+    if recorder is not None and mode == "perf":
+        raise UserError("Timings are not part of a record.", "Leave out --record, or run test or support.")
     with Subject(name, steps, runtime) as subject:
         write(f"{name}: {subject.chosen.found.plugin} {subject.chosen.found.version}")
         _ = subject.platform  # opened before anything is said about it
+        if recorder is not None:
+            recorder.open(subject)
         if mode == "support":
             return _show_support(subject, write)
         if mode == "perf":
             return _show_timings(subject, write)
         results = list(_tested(subject, write, levels))
+        if recorder is not None:
+            recorder.add(results)
     counts = Counter(result.status for result in results)
     write(
         ", ".join(f"{count} {status}" for status, count in sorted(counts.items(), key=lambda item: item[0] != "passed"))
