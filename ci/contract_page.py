@@ -11,37 +11,50 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
+from importlib import import_module
 from typing import Any
 
 import embed
 from anychip.engine import batch
-from anychip.ops.op import Kernel, Op
+from anychip.ops.op import Kernel, Op, OpSpec
 from anychip.ops.registry import OPS
 from anychip.plugin import Communicator, contract, hookspec, spec
-from anychip.plugin.signatures import members
+from anychip.plugin.signatures import DEPRECATED, members
 from anychip.runner import TorchPlatform
 
 NAME = "contract"
 DOCUMENT = "docs/contract.md"
 PIPE = r"\|"
 
+PUBLIC = ("anychip", "anychip.plugin", "anychip.runner", "anychip.ops", "anychip.weights", "anychip.testing")
+"""Modules whose `__all__` the contract covers."""
+
 RECORDS = (
     spec.PlatformSpec,
     spec.Probe,
     contract.Memory,
     contract.Capabilities,
+    contract.ModelSource,
     contract.ModelInfo,
     contract.KVSpec,
     contract.Plane,
     contract.KVGroup,
     contract.KVPlan,
     batch.Batch,
+    batch.AdmittedRow,
+    batch.RowSampling,
+    batch.BlockCopy,
     contract.Late,
     batch.Masks,
     batch.StepResult,
+    batch.Logprobs,
+    batch.PromptLogprobs,
+    batch.Pooled,
+    contract.Control,
     Kernel,
+    OpSpec,
 )
-CLASSES = (contract.Platform, TorchPlatform, contract.Runner, contract.Step, Communicator)
+CLASSES = (contract.Platform, TorchPlatform, contract.Runner, contract.Step, contract.Pending, Communicator)
 
 
 def signature(name: str, function: Callable[..., Any], skip: int = 0) -> str:
@@ -56,6 +69,12 @@ def first_line(thing: Any) -> str:
     return inspect.cleandoc(thing.__doc__ or "").split("\n\n")[0].replace("\n", " ")
 
 
+def public_rows() -> list[str]:
+    """A row a module, with its public names."""
+    named = {module: sorted(import_module(module).__all__) for module in PUBLIC}
+    return [_row(module, ", ".join(f"`{name}`" for name in names)) for module, names in named.items()]
+
+
 def hooks() -> list[str]:
     """A row a hook."""
     found = [
@@ -68,12 +87,20 @@ def hooks() -> list[str]:
 
 def class_rows(kind: type) -> list[str]:
     """A row a member of a class of the contract; those that must be overridden come in bold."""
-    rows = []
+    texts = dict(_field_texts(kind))
+    rows = [_row(f"{name}: {shown}", texts.get(name, "")) for name, shown in attributes(kind).items()]
     for name, member in members(kind).items():
         function: Any = member.fget if isinstance(member, property) else member
         shown = name if isinstance(member, property) else signature(name, function)
-        rows.append(_row(shown, first_line(function), needed=getattr(function, "__isabstractmethod__", False)))
+        instead = DEPRECATED.get(f"{kind.__name__}.{name}")
+        text = f"Deprecated: {instead}" if instead else first_line(function)
+        rows.append(_row(shown, text, needed=getattr(function, "__isabstractmethod__", False)))
     return rows
+
+
+def attributes(kind: type) -> dict[str, str]:
+    """The public attributes that a class declares, with their types."""
+    return {name: str(shown) for name, shown in inspect.get_annotations(kind).items() if not name.startswith("_")}
 
 
 def record_rows(kind: type) -> list[str]:
@@ -95,7 +122,7 @@ def op_signature(op: Op) -> str:
 
 def page() -> str:
     """All lists."""
-    parts = ["## Hooks", *_table(hooks())]
+    parts = ["## Public names", *_table(public_rows()), "", "## Hooks", *_table(hooks())]
     for kind in CLASSES:
         parts += ["", f"## {kind.__name__}", "", first_line(kind), *_table(class_rows(kind))]
     for record in RECORDS:

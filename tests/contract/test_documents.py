@@ -1,6 +1,8 @@
 """The documents of the contract say what the code says."""
 
+import inspect
 import re
+from importlib import import_module
 
 import pytest
 
@@ -20,6 +22,10 @@ from sources import ROOT
 QUOTE = re.compile(r"<!-- quote: (?P<path>\S+) -->\n```\w+\n(?P<text>.*?)```", re.DOTALL)
 GUIDE = (ROOT / "docs" / "write-a-platform.md").read_text()
 A_DOZEN = 12
+TYPE = re.compile(r"(?<![\w.])[A-Z]\w+")
+FOREIGN = {"Any", "Callable", "Mapping", "None", "Sequence", "NDArray", "T_co"}
+PRIVATE = {"KVCache", "AttentionPlan"}
+"""What one provider's ops hand to each other: each family has its own."""
 
 
 def test_the_lists_of_the_contract_are_those_of_the_code():
@@ -34,6 +40,31 @@ def test_every_hook_and_op_is_listed_with_its_signature():
         assert line in text
     for op in OPS.values():
         assert f"`{contract_page.op_signature(op)}`" in text
+
+
+def public():
+    """(module, name, object) of everything that the contract covers."""
+    for module in contract_page.PUBLIC:
+        for name in import_module(module).__all__:
+            yield module, name, getattr(import_module(module), name)
+
+
+def test_every_public_name_says_what_it_is():
+    named = {name: thing for _, name, thing in public() if inspect.isclass(thing) or inspect.isfunction(thing)}
+    assert [name for name, thing in named.items() if not inspect.getdoc(thing)] == []
+    for name, kind in named.items():
+        if inspect.isclass(kind) and kind.__module__.startswith("anychip"):
+            assert [f"{name}.{each}" for each, member in members(kind).items() if not inspect.getdoc(member)] == []
+
+
+def test_what_a_member_or_an_op_takes_and_gives_is_public():
+    """Every type of anychip in a signature of the contract can be imported from a public module."""
+    functions = [op.reference for op in OPS.values() if not op.composite]
+    for kind in contract_page.CLASSES:
+        functions += [member.fget if isinstance(member, property) else member for member in members(kind).values()]
+    words = {word for each in functions for shown in each.__annotations__.values() for word in TYPE.findall(shown)}
+    assert words >= {"Batch", "KVPlan", "OpSpec", "Weight"}
+    assert words - FOREIGN - PRIVATE - {name for _, name, _ in public()} == set()
 
 
 def test_the_contract_is_small():

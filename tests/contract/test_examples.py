@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from contract_page import PUBLIC
 from imports import imports
 from sources import ROOT, sources
 
-PUBLIC = ("anychip", "anychip.plugin", "anychip.runner", "anychip.testing", "anychip.weights")
 JAX = ROOT / "examples" / "jax-platform"
 MAX_LINES = 600
 

@@ -239,6 +239,19 @@ def test_a_plugin_changes_the_config_and_its_models_and_parsers_are_kept(plugin)
     assert registry.parsers == {("tool", "dummy"): "dummy_more:Parser"}
 
 
+def test_two_plugins_do_not_register_one_model_or_parser(plugin):
+    source = (
+        "from anychip.plugin import hookimpl\n@hookimpl\ndef {hook}(register):\n    register({names}, '{name}:Class')\n"
+    )
+    for hook, names in (("register_models", "'dummy_llama'"), ("register_parsers", "'tool', 'dummy'")):
+        for name in ("one", "two"):
+            plugin(f"dummy-{hook[9:]}-{name}", source.format(hook=hook, names=names, name=name))
+    registry = Registry()
+    assert len(registry.models) == len(registry.parsers) == 1
+    assert len(registry.broken) == 2
+    assert all("has registered" in each.reason for each in registry.broken)
+
+
 def test_a_configure_that_returns_something_else_is_named(plugin):
     plugin("dummy-odd", "from anychip.plugin import hookimpl\n@hookimpl\ndef configure(config):\n    return {'a': 1}\n")
     with pytest.raises(UserError, match=r"'odd' returned dict"):

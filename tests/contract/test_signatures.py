@@ -1,5 +1,7 @@
 """Members of a platform with a wrong signature fail when the platform is opened."""
 
+import logging
+
 import pytest
 
 from anychip.config import make_config
@@ -71,6 +73,19 @@ def test_a_wrong_runner_is_refused():
     runner = Old(NullPlatform(), make_config({}))
     with pytest.raises(UserError, match=r"Old\.submit takes \(self, batch, late\)"):
         check_members(runner, "Platform 'old'")
+
+
+def test_a_deprecated_member_works_and_says_what_to_override_instead(caplog):
+    class Chatty(NullPlatform):
+        def memory(self):
+            return super().memory()
+
+    with caplog.at_level(logging.WARNING):
+        check_members(Chatty(), "Plugin 'chatty' 1.0", {"Platform.memory": "override `room`."})
+    assert "Plugin 'chatty' 1.0 overrides Platform.memory, which is deprecated: override `room`." in caplog.text
+    caplog.clear()
+    check_members(NullPlatform(), "Plugin 'null'")
+    assert caplog.text == ""
 
 
 def test_the_platforms_here_are_right():

@@ -34,6 +34,7 @@ class RowSampling:
     temperature: float = 1.0
     top_p: float = 1.0
     top_k: int = 0
+    """How many of the likeliest tokens may be sampled; 0: all."""
     min_p: float = 0.0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
@@ -42,10 +43,15 @@ class RowSampling:
     stop_token_ids: tuple[int, ...] = ()
     """Ends of sequence that are masked until `min_tokens` tokens are out."""
     bad_words: tuple[tuple[int, ...], ...] = ()
+    """Sequences of tokens, each of which is kept from being completed."""
     logit_bias: tuple[tuple[int, float], ...] = ()
+    """(token, what is added to its logit)."""
     allowed_token_ids: tuple[int, ...] | None = None
+    """None: all are."""
     logprobs: int | None = None
+    """How many alternatives come with each token's own log-probability; None: none of either."""
     prompt_logprobs: int | None = None
+    """The same for the prompt's tokens."""
 
     @property
     def needs_history(self) -> bool:

@@ -11,7 +11,9 @@ class Communicator(ABC):
     """Collectives of one group of ranks. Tensors are the platform's own; all calls are ordered on its stream."""
 
     rank: int
+    """This rank's number in the group."""
     size: int
+    """Ranks of the group."""
 
     @abstractmethod
     def all_reduce(self, tensor: Any) -> Any:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, TypeVar
 
 import pluggy
 
@@ -25,9 +25,11 @@ from anychip.plugin.extras import Extra, platform_extras
 from anychip.plugin.signatures import check_members
 from anychip.plugin.spec import PlatformSpec, Probe
 
+Name = TypeVar("Name", str, tuple[str, str])
 GROUP = "anychip"
 BUILT_IN = {"reference": "anychip.reference.plugin", "null": "anychip.testing.plugin"}
 """Plugins that come with the core: name -> module."""
+OTHER_VERSION = "Install a version of it that was made for this anychip."
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +153,7 @@ class Registry:
         for found in self.platforms:
             if found.spec.name == name:
                 if not found.usable:
-                    remedy = found.probe.remedy or "See `anychip platforms`."
+                    remedy = found.probe.remedy or "`anychip platforms` lists what can."
                     raise UserError(f"Platform {name!r} cannot run here: {found.obstacle}.", remedy)
                 return found
         for broken in self.broken:
@@ -222,15 +224,19 @@ class Registry:
         if register := getattr(plugin, "register_platforms", None):
             register(register=lambda spec: self._add_platform(spec, name, version))
         if register := getattr(plugin, "register_models", None):
-            register(register=self.models.__setitem__)
+            register(register=lambda kind, path: self._add_class(self.models, kind, path))
         if register := getattr(plugin, "register_parsers", None):
-            register(register=lambda kind, parser, path: self.parsers.__setitem__((kind, parser), path))
+            register(register=lambda kind, parser, path: self._add_class(self.parsers, (kind, parser), path))
+
+    def _add_class(self, known: dict[Name, str], name: Name, path: str) -> None:
+        if known.setdefault(name, path) != path:
+            raise UserError(f"Another plugin has registered {name!r} already: {known[name]}.", "Uninstall one of them.")
 
     def _add_platform(self, spec: PlatformSpec, plugin: str, version: str) -> None:
         if any(found.spec.name == spec.name for found in self.platforms):
             raise UserError(f"There is another platform called {spec.name!r}.", "Uninstall one of them.")
         refused = version_refusal(spec.api_version, self.api_version)
-        probe = Probe(0, refused) if refused else spec.probe()
+        probe = Probe(0, refused, 0, OTHER_VERSION) if refused else spec.probe()
         if not isinstance(probe, Probe):
             raise UserError(f"The probe of platform {spec.name!r} returned {type(probe).__name__}, not Probe.")
         self.platforms.append(FoundPlatform(spec, plugin, version, probe, refused))

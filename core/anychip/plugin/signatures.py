@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from anychip.errors import UserError
+from anychip.log import logger
 
 CONTRACT = ("anychip.plugin.contract", "anychip.plugin.communicator", "anychip.runner.platform")
 """Modules whose classes the core calls through."""
 
+DEPRECATED: Mapping[str, str] = {}
+"""Members that go on working for one version: `Class.member`, and what to override instead."""
+
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def check_members(instance: object, owner: str) -> None:
+def check_members(instance: object, owner: str, deprecated: Mapping[str, str] = DEPRECATED) -> None:
     """Raise `UserError` naming `owner` and both signatures if an overridden member differs from the contract's.
 
-    Parameters must have the contract's names, in order; further ones must have defaults.
+    Parameters must have the contract's names, in order; further ones must have defaults. An overridden member that is
+    deprecated is told of in the log, with what to override instead.
     """
-    for name, theirs, ours in _overridden(type(instance)):
+    for contract, name, theirs, ours in _overridden(type(instance)):
         problem = _difference(theirs, ours)
+        instead = deprecated.get(f"{contract.__name__}.{name}")
+        if instead:
+            logger.warning("%s overrides %s.%s, which is deprecated: %s", owner, contract.__name__, name, instead)
         if problem:
             raise UserError(
                 f"{owner}: {type(instance).__name__}.{name} {problem}.",
@@ -37,15 +45,15 @@ def members(contract: type) -> dict[str, Any]:
     return found
 
 
-def _overridden(kind: type) -> Iterator[tuple[str, Any, Any]]:
-    """(name, implementation, contract's member) of each member of the contract that `kind` implements outside it."""
+def _overridden(kind: type) -> Iterator[tuple[type, str, Any, Any]]:
+    """(class, name, implementation, contract's member) of each member of the contract that `kind` overrides."""
     for contract in kind.__mro__:
         if contract.__module__ not in CONTRACT:
             continue
         for name, ours in members(contract).items():
             home = next(each for each in kind.__mro__ if name in vars(each))
             if home.__module__ not in CONTRACT:
-                yield name, vars(home)[name], ours
+                yield contract, name, vars(home)[name], ours
 
 
 def _difference(theirs: Any, ours: Any) -> str:
