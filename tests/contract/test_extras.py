@@ -1,11 +1,16 @@
 """Platforms that are not installed: names and chips come from the distribution, and the machine says which it has."""
 
+import logging
+import sys
 from importlib.metadata import Distribution
 
 import pytest
 
-from anychip.plugin.extras import Extra, platform_extras
+from anychip.config import make_config
+from anychip.engine.engine import Engine
+from anychip.plugin.extras import PCI, Extra, platform_extras
 from anychip.plugin.registry import Registry
+from anychip.testing.tiny_model import write_tiny_model
 
 METADATA = """Metadata-Version: 2.4
 Name: anychip
@@ -81,6 +86,25 @@ def test_a_device_that_cannot_be_read_is_passed_over(distribution, tmp_path):
 def test_an_installed_platform_is_not_missing_even_where_an_allow_list_leaves_it_out(plugin):
     plugin("dummy-bolt", "raise RuntimeError('must not be imported')")
     assert "bolt" in Registry(allowed=()).installed
+
+
+def test_a_start_that_was_left_the_choice_tells_of_a_chip_that_nothing_here_runs_on(
+    distribution, tmp_path, monkeypatch, caplog
+):
+    """The chip is whatever stands first on this machine's own bus."""
+    device = next(iter(sorted(PCI.glob("*"))), None)
+    if device is None:
+        pytest.skip("this machine has no PCI bus")
+    vendor, number = ((device / name).read_text().strip().removeprefix("0x") for name in ("vendor", "device"))
+    chips = tmp_path / "anychip-0.1.0.dist-info" / "extra_metadata" / "chips.toml"
+    chips.write_text(f'[acme]\nchip = "an Acme"\npci = ["{vendor}:{number}:*"]\n')
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    options = {"model": str(write_tiny_model(tmp_path / "tiny")), "kv_cache_memory_bytes": 2**20, "threads": 1}
+    for device, told in (("auto", True), ("reference", False)):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            Engine(make_config(options | {"device": device}), lambda what, done, total: None).runner.close()
+        assert (f"This machine has an Acme ({vendor}:{number})." in caplog.text) == told
 
 
 def test_a_distribution_without_the_table_still_names_its_extras(tmp_path):

@@ -72,6 +72,7 @@ def test_the_package_follows_our_own_rules(stranger):
 def test_the_example_is_installed_seen_asked_and_served(stranger):
     _, listed, answer, served = walk(stranger, BLOCKS[1])
     assert any("toy" in line and "-1" in line and "runs only by name" in line for line in listed.splitlines())
+    assert any("mychip" in line and "-1" in line for line in listed.splitlines()), "two strangers side by side"
     assert "Paris" in answer
     assert "Paris" in served
     assert subprocess.run([sys.executable, "-c", "import anychip_toy"], capture_output=True, check=False).returncode
