@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 into=platforms/cpu/anychip_cpu/native/prebuilt
-variants=(avx2 avx512 avx512_vnni_bf16)
+variants=(avx2 avx512 avx512_vnni_bf16 amx)  # ci/wheels.py expects the same
 rm -rf "$into"
 python -m anychip_cpu.native.build --plain-names --into "$into" "${variants[@]}"
 for library in "$into"/*.so; do

@@ -1,4 +1,4 @@
-"""Checks the metadata of release wheels: one version everywhere, each sibling pinned to it, no path of a machine."""
+"""Checks release wheels: one version, siblings pinned to it, no path of a machine, all kernels or none."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from email.parser import Parser
 from pathlib import Path
 
 SIBLING = re.compile(r"^anychip(?:-\w+)?(?![\w-])")
+
+KERNELS = {"amx", "avx2", "avx512", "avx512_vnni_bf16"}
+"""Libraries of a wheel that carries compiled kernels."""
+SYSTEMS = "manylinux_2_34_x86_64"
+"""Where they run: ci/build_kernels.sh refuses libraries that need more."""
 
 
 def metadata(wheel: Path) -> Message:
@@ -27,7 +32,7 @@ def check(folder: Path) -> list[str]:
     if len(versions) != 1:
         return [f"{folder}: the wheels carry {len(versions)} versions: {sorted(versions)}"]
     (version,) = versions
-    problems = []
+    problems = [problem for wheel in wheels for problem in check_kernels(wheel)]
     for name, message in described.items():
         for requirement in message.get_all("Requires-Dist", []):
             sibling = SIBLING.match(requirement)
@@ -35,6 +40,20 @@ def check(folder: Path) -> list[str]:
                 problems.append(f"{name}: requires a path: {requirement}")
             elif sibling and not re.match(rf"{re.escape(sibling.group() + '==' + version)}(\s*;.*)?$", requirement):
                 problems.append(f"{name}: must pin {sibling.group()}=={version}, has {requirement}")
+    return problems
+
+
+def check_kernels(wheel: Path) -> list[str]:
+    """What is wrong with a wheel's compiled libraries: some are missing, or its tag promises other systems."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = [Path(name) for name in archive.namelist()]
+    libraries = {name.stem for name in names if name.suffix == ".so"}
+    tag = wheel.stem.rpartition("-")[2]
+    problems = []
+    if libraries and libraries != KERNELS:
+        problems.append(f"{wheel.name}: carries the kernels {sorted(libraries)}, not {sorted(KERNELS)}")
+    if tag != (SYSTEMS if libraries else "any"):
+        problems.append(f"{wheel.name}: is tagged {tag}")
     return problems
 
 

@@ -16,7 +16,8 @@ from anychip.plugin.signatures import members
 from anychip.runner import TorchPlatform
 from anychip.testing.subject import Subject
 from anychip.testing.support import support
-from anychip_cpu.native.build import obstacle
+from anychip_cpu.native.build import installed_torch
+from anychip_cpu.native.compile import obstacle
 from sources import ROOT
 
 QUOTE = re.compile(r"<!-- quote: (?P<path>\S+) -->\n```\w+\n(?P<text>.*?)```", re.DOTALL)
@@ -91,7 +92,7 @@ def test_a_record_says_how_ops_run_on_this_machine(record):
     found = {found.spec.name: found for found in Registry().platforms}.get(record.platform)
     if found is None or not found.usable or found.probe.score < 0:
         pytest.skip(f"{record.platform} cannot run here")
-    if record.platform == "cpu" and (reason := obstacle()) is not None:
+    if record.platform == "cpu" and (reason := obstacle(installed_torch())) is not None:
         pytest.skip(f"the CPU's column is that of its native kernels: {reason}")
     with Subject(record.platform) as subject:
         assert support(subject) == record.ops, f"anychip conform {record.platform} support --record docs/records/..."

@@ -1,7 +1,8 @@
-"""Release wheels pin each other and hold no path; a clone's metadata points at its own platforms."""
+"""Release wheels pin each other and hold no path; a clone's point at its own platforms, and kernels come along."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -13,6 +14,8 @@ import pytest
 
 import wheels
 from anychip.plugin.extras import platform_extras
+from anychip_cpu.native.build import installed_torch
+from anychip_cpu.native.variants import VARIANTS, supported_variants
 from sources import ROOT, listed
 
 
@@ -94,3 +97,50 @@ def test_release_says_which_extra_is_for_which_chip(release: Path, tmp_path: Pat
     folders = {path.parent.name for path in ROOT.glob("platforms/*/pyproject.toml")}
     assert {"cuda", *(extra.name for extra in others)} == folders
     assert not any(extra.seen for extra in others)
+
+
+def cpu_wheel(clone: Path, out: Path, libraries: dict[str, str], path: str, **settings: str) -> Path:
+    """The CPU platform's wheel of a copy of the clone that holds `libraries` already."""
+    source = out / "source"
+    shutil.copytree(clone / "platforms/cpu", source)
+    (source / "anychip_cpu/native/prebuilt").mkdir()
+    for name, content in libraries.items():
+        (source / f"anychip_cpu/native/prebuilt/{name}.so").write_text(content)
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(source)]
+    environment = {"PATH": path, "ANYCHIP_CACHE_DIR": str(out / "cache"), **settings}
+    subprocess.run(command, check=True, env=environment, capture_output=True)
+    return wheel(out, "anychip_cpu")
+
+
+def test_a_release_carries_every_variant(clone: Path, tmp_path: Path) -> None:
+    made = cpu_wheel(clone, tmp_path, dict.fromkeys(wheels.KERNELS, "library"), "/usr/bin:/bin", ANYCHIP_RELEASE="1")
+    assert {variant.name for variant in VARIANTS} == wheels.KERNELS
+    assert made.name.endswith(f"-py3-none-{wheels.SYSTEMS}.whl")
+    assert wheels.check_kernels(made) == []
+    names = zipfile.ZipFile(made).namelist()
+    assert {f"anychip_cpu/native/prebuilt/{name}.so" for name in wheels.KERNELS} <= set(names)
+    assert "anychip_cpu/csrc/library.cpp" in names
+
+
+def test_a_release_lacks_no_variant(clone: Path, tmp_path: Path) -> None:
+    made = cpu_wheel(clone, tmp_path, {"avx2": "library"}, "/usr/bin:/bin", ANYCHIP_RELEASE="1")
+    assert any("carries the kernels ['avx2']" in problem for problem in wheels.check_kernels(made))
+
+
+@pytest.mark.skipif(not supported_variants(), reason="no variant for this processor")
+def test_a_wheel_of_a_source_tree_gets_this_machines_kernels(clone: Path, tmp_path: Path) -> None:
+    if not installed_torch().loadable:
+        pytest.skip("this torch has no stable ABI")
+    compiler = tmp_path / "g++"
+    compiler.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\necho compiled > "$2"\n')
+    compiler.chmod(0o755)
+    made = cpu_wheel(clone, tmp_path / "with", {}, f"{tmp_path}:/usr/bin:/bin")
+    best = supported_variants()[0].name
+    assert zipfile.ZipFile(made).read(f"anychip_cpu/native/prebuilt/{best}.so") == b"compiled\n"
+    assert made.name.endswith("_x86_64.whl")
+
+
+def test_a_wheel_without_a_compiler_is_pure(clone: Path, tmp_path: Path) -> None:
+    made = cpu_wheel(clone, tmp_path / "without", {}, str(tmp_path))
+    assert made.name.endswith("-py3-none-any.whl")
+    assert not any(name.endswith(".so") for name in zipfile.ZipFile(made).namelist())

@@ -6,7 +6,8 @@ import subprocess
 import pytest
 
 from anychip.errors import UserError
-from anychip_cpu.native.build import build_chosen, command, find_compiler, obstacle
+from anychip_cpu.native.build import build_chosen, installed_torch
+from anychip_cpu.native.compile import command, find_compiler, obstacle
 from anychip_cpu.native.variants import VARIANTS, supported_variants
 
 
@@ -19,11 +20,11 @@ def test_the_best_tested_variant_comes_first():
 
 
 def test_variants_that_this_processor_lacks_compile(tmp_path):
-    if (reason := obstacle()) is not None:
+    if (reason := obstacle(installed_torch())) is not None:
         pytest.skip(reason)
     compiler = find_compiler()
     for variant in set(VARIANTS) - set(supported_variants()):
-        checked = [*command(compiler, variant, tmp_path / "none"), "-fsyntax-only"]
+        checked = [*command(compiler, variant, installed_torch(), tmp_path / "none"), "-fsyntax-only"]
         done = subprocess.run(checked, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
 

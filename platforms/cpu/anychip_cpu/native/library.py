@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from anychip.errors import UserError
-from anychip_cpu.native.build import build_in_background, library_path, loadable, namespace, obstacle
+from anychip_cpu.native.build import build_in_background, installed_torch
+from anychip_cpu.native.compile import library_path, namespace, obstacle
 from anychip_cpu.native.variants import VARIANTS, Variant, supported_variants
 
 PREBUILT = Path(__file__).parent / "prebuilt"
@@ -50,13 +51,13 @@ def open_library(cache: Path, choice: str = "auto") -> Search:
     """
     if choice == "none":
         return Search(None, "native kernels: off; torch's operators run")
-    variants = _candidates(choice)
-    for variant in variants if loadable() else ():
-        for path in (PREBUILT / f"{variant.name}.so", library_path(cache, variant)):
+    variants, installed = _candidates(choice), installed_torch()
+    for variant in variants if installed.loadable else ():
+        for path in (PREBUILT / f"{variant.name}.so", library_path(cache, variant, installed)):
             if path.is_file():
                 untested = "" if variant.tested else ", which were never tested"
                 return Search(load(variant, path), f"native kernels: {variant.name}{untested}")
-    reason = obstacle()
+    reason = obstacle(installed)
     if not variants:
         reason = "this processor has none of " + ", ".join(variant.name for variant in VARIANTS)
     if reason is not None:

@@ -14,7 +14,7 @@ from anychip.log import logger
 from anychip.plugin.contract import KVPlan
 from anychip.runner.inputs import Computed, DeviceBatch, Forward, upload
 from anychip.sample.send import Send
-from anychip_cpu.native.build import namespace
+from anychip_cpu.native.compile import namespace
 from anychip_cpu.native.library import Library
 from anychip_cpu.native.notes import NotedCall, Notes
 
