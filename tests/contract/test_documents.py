@@ -10,7 +10,7 @@ import contract_page
 import embed
 import platforms_table
 from anychip.ops.registry import OPS
-from anychip.plugin.contract import Platform, Runner, Step
+from anychip.plugin.contract import API_VERSION, Platform, Runner, Step
 from anychip.plugin.registry import Registry
 from anychip.plugin.signatures import members
 from anychip.runner import TorchPlatform
@@ -41,6 +41,12 @@ def test_every_hook_and_op_is_listed_with_its_signature():
         assert line in text
     for op in OPS.values():
         assert f"`{contract_page.op_signature(op)}`" in text
+
+
+def test_the_page_and_the_examples_say_the_version_that_there_is():
+    assert f"Everything a plugin may rely on, version {API_VERSION}." in (ROOT / contract_page.DOCUMENT).read_text()
+    for path in (ROOT / "examples").glob("*-platform/**/*.py"):
+        assert set(re.findall(r"api_version=(\w+)", path.read_text())) <= {str(API_VERSION)}, path
 
 
 def public():
