@@ -19,10 +19,11 @@ def test_the_kit_writes_what_it_has_seen_and_leaves_the_rest(tmp_path):
     """The null platform's level 0, in words as a person would give them; a compiler's claim stays."""
     path = tmp_path / "null.json"
     kept = Claim("compiled", "2020-01-02", "nothing at all")
-    write_record(Record("null", {"kernels": kept, "L1 ops": kept}), path)
+    write_record(Record("null", {"kernels": kept, "L1 ops": kept, "L2 attention": kept}), path)
     assert run("null", "test", lambda text: None, levels=(0, 1), recorder=Recorder(path, "a host")) == 0
     record = read_record(path, "null")
-    assert record.claim("kernels") == record.claim("L1 ops") == kept, "no op of the null platform applies"
+    assert record.claim("kernels") == record.claim("L2 attention") == kept
+    assert record.claim("L1 ops") == Claim("none"), "it has no ops"
     assert re.fullmatch(r"ran \d{4}-\d\d-\d\d", record.claim("L0 device").cell)
     assert record.claim("L0 device").on == "a host"
     assert record.claim("L4 serving") == Claim()

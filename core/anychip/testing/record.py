@@ -16,9 +16,10 @@ import msgspec
 from anychip.errors import UserError
 from anychip.testing.check import Result
 from anychip.testing.subject import Subject
-from anychip.testing.support import support
+from anychip.testing.support import OWN, support
 
-State = Literal["ran", "compiled", "untested"]
+State = Literal["ran", "compiled", "untested", "none"]
+"""`none`: the platform has nothing of the kind."""
 CLAIMS = ("kernels", "L0 device", "L1 ops", "L2 attention", "L3 runner", "L4 serving")
 """What may be claimed of a platform: that its kernels compile, and the levels of the kit."""
 
@@ -55,11 +56,13 @@ class Record(msgspec.Struct, forbid_unknown_fields=True):
         return self.claims.get(name, Claim())
 
     def add(self, results: Sequence[Result], date: str, on: str) -> None:
-        """Take in what came of the kit's checks; a level of which nothing applied stays as it was."""
+        """Take in what came of the kit's checks; a level of which nothing was asked stays as it was."""
         for name in CLAIMS:
             level = [result.status for result in results if name.startswith(f"L{result.check.level} ")]
             if set(level) - {"not applicable"}:
                 self.claims[name] = Claim("ran", date, on, level.count("failed"))
+            elif level:
+                self.claims[name] = Claim("none")
 
 
 def read_record(path: Path, platform: str) -> Record:
@@ -115,8 +118,8 @@ def claims_table(records: Iterable[Record]) -> str:
 
 
 def columns(records: Iterable[Record]) -> Mapping[str, Mapping[str, str]]:
-    """How ops run, by platform, as `markdown` of the kit's support takes it."""
-    return {f"`{record.platform}`": record.ops for record in records}
+    """How ops run, by platform, as `markdown` of the kit's support takes it; without those that have no ops."""
+    return {f"`{record.platform}`": record.ops for record in records if set(record.ops.values()) != {OWN}}
 
 
 def _line(cells: Iterable[str]) -> str:
