@@ -9,6 +9,7 @@ shift || true
 mkdir -p "$out"
 export ANYCHIP_RELEASE=1
 for project in . platforms/*/; do
-  python -m build --outdir "$out" "$@" "$project"
+  # Both from the tree: a wheel that was built from the source distribution would have no compiled kernels.
+  python -m build --sdist --wheel --outdir "$out" "$@" "$project"
 done
 python ci/wheels.py "$out"
