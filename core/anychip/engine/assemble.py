@@ -63,7 +63,7 @@ def assemble(
 
 def share(rows: Int32, gap: Int32, budget: int) -> tuple[Int32, Int32]:
     """Rows that run and how many tokens each computes; long prompts take what single tokens leave of the budget."""
-    if len(rows) <= budget and (gap == 1).all():
+    if len(rows) <= budget and np.count_nonzero(gap == 1) == len(gap):
         return rows, gap
     order = np.argsort(gap > 1, kind="stable")
     rows, gap = rows[order], gap[order]
@@ -75,7 +75,7 @@ def share(rows: Int32, gap: Int32, budget: int) -> tuple[Int32, Int32]:
 def _sampling(state: Rows, rows: Int32, ends: Int32, last: Int32) -> tuple[Int32, Int32, Int32]:
     """Rows that reach their newest token and sample the next one, its position, and its place among the T tokens."""
     samples = ends == state.num_tokens[rows]
-    if samples.all():
+    if np.count_nonzero(samples) == len(rows):
         return rows, ends, last
     return rows[samples], ends[samples], last[samples]
 

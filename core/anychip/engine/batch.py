@@ -129,6 +129,12 @@ class Batch:
         """R."""
         return len(self.rows)
 
+    @property
+    def only_samples(self) -> bool:
+        """Whether every row brings one token and samples the next one, as in steady decoding."""
+        rows = len(self.rows)
+        return self.num_single == rows == len(self.targets) == np.count_nonzero(self.targets == SAMPLE)
+
 
 @dataclass(frozen=True, slots=True)
 class Masks:

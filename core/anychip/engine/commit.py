@@ -71,7 +71,7 @@ def _kept(state: Rows, record: StepRecord, result: StepResult) -> tuple[Int32, I
 def _ended(state: Rows, rows: Int32, positions: Int32, tokens: Int32) -> list[Finished]:
     hits = state.stop_ids[rows] == tokens[:, None]
     full = state.limit[rows] <= positions + 1
-    if not (hits.any() or full.any()):
+    if not (np.count_nonzero(hits) or np.count_nonzero(full)):
         return []
     stopped = hits.any(axis=1)
     finished = []

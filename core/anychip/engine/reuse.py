@@ -51,6 +51,8 @@ class PrefixReuse:
         size = self.cache.block_size
         full, published = ends // size, self.rows.published[rows]
         grown = np.flatnonzero(full > published)
+        if not len(grown):
+            return
         rows, full, published = rows[grown], full[grown], published[grown]
         for row, first, count in zip(rows.tolist(), published.tolist(), full.tolist(), strict=True):
             request = self.rows.request(row)

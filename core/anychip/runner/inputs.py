@@ -59,9 +59,9 @@ class Computed:
     inputs: DeviceBatch
     hidden: torch.Tensor
     """[T, H] after the last norm."""
-    logits: torch.Tensor | None
+    logits: torch.Tensor | None = None
     """[S, V] of the rows that sample; None where none does."""
-    chosen: torch.Tensor | None
+    chosen: torch.Tensor | None = None
     """[S] int64, the highest logit's token, noted as the row's newest; None unless `DeviceBatch.greedy`."""
 
 
@@ -69,6 +69,10 @@ Forward = Callable[[DeviceBatch], Computed]
 """A step's forward pass, from its arrays on the device; it waits for nothing."""
 RunBatch = Callable[[Batch, bool], Computed]
 """Runs a batch of the scheduler's; True where every row that samples takes its highest logit, as it is."""
+
+
+_NONE: Int32 = np.zeros(0, np.int32)
+_PADS = [np.zeros(count, np.int32) for count in range(ALIGNMENT)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,8 @@ class Wanted:
     @classmethod
     def of(cls, batch: Batch) -> Wanted:
         """Read a batch's `logits_at` and `targets`."""
+        if batch.only_samples:
+            return cls(batch.rows.copy(), _NONE, _NONE, _NONE)
         rows = batch.rows[np.searchsorted(batch.query_start, batch.logits_at, side="right") - 1]
         sampled, pooled = batch.targets == SAMPLE, batch.targets == POOL
         scored = batch.targets >= 0
@@ -102,31 +108,18 @@ def uploading(step: Forward, send: Send) -> RunBatch:
     return run
 
 
-def upload(batch: Batch, send: Send, greedy: bool) -> DeviceBatch:
-    """Copy a batch to the device in one go; the batch's own arrays are not kept."""
-    scored = batch.targets >= 0
-    sampled_at = batch.logits_at[batch.targets == SAMPLE]
-    arrays = (
-        batch.token_ids,
-        batch.positions,
-        batch.query_start,
-        batch.seq_lens,
-        batch.rows,
-        batch.query_start[1:] - 1,
-        sampled_at,
-        batch.rows[np.searchsorted(batch.query_start, sampled_at, side="right") - 1],
-        batch.logits_at[scored],
-        batch.targets[scored],
-        batch.logits_at[batch.targets == POOL],
-        *batch.block_tables,
-    )
-    packed = np.empty(sum(aligned(array.size) for array in arrays), np.int32)
-    shapes = [array.shape for array in arrays]
-    for place, array in zip(views(packed, shapes), arrays, strict=True):
-        place[:] = array
-    parts = views(send(packed), shapes)
-    token_ids, positions, query_start, seq_lens, rows, newest, at, at_rows, scored_at, targets, *rest = parts
-    pooled_at, *tables = rest
+def upload(batch: Batch, send: Send, greedy: bool, apart: bool = False) -> DeviceBatch:
+    """Copy a batch to the device in one go, or array by array; the batch's own arrays are not kept."""
+    sent = _sent_apart if apart else _sent
+    always = (batch.token_ids, batch.positions, batch.query_start, batch.seq_lens, batch.rows)
+    if batch.only_samples:
+        parts = sent((*always, batch.logits_at, _NONE, *batch.block_tables), send)
+        token_ids, positions, query_start, seq_lens, rows, at, nothing, *tables = parts
+        newest, at_rows, scored_at, targets, pooled_at = at, rows, nothing, nothing, nothing
+    else:
+        parts = sent((*always, *_places(batch), *batch.block_tables), send)
+        token_ids, positions, query_start, seq_lens, rows, newest, at, at_rows, scored_at, targets, *rest = parts
+        pooled_at, *tables = rest
     shared = _SharedInputs(batch, positions, query_start, seq_lens)
     return DeviceBatch(
         token_ids=token_ids,
@@ -140,9 +133,39 @@ def upload(batch: Batch, send: Send, greedy: bool) -> DeviceBatch:
         pooled_at=pooled_at,
         ragged=Ragged(query_start, shared.query_start, shared.max_query),
         groups=tuple(shared.group(table) for table in tables),
-        pending=bool((batch.token_ids < 0).any()),
+        pending=bool(np.count_nonzero(batch.token_ids < 0)),
         greedy=greedy,
     )
+
+
+def _places(batch: Batch) -> tuple[Int32, ...]:
+    """Each row's last token; where rows sample, and which; where tokens are scored, and which; where prompts end."""
+    scored = batch.targets >= 0
+    sampled_at = batch.logits_at[batch.targets == SAMPLE]
+    sampled_rows = batch.rows[np.searchsorted(batch.query_start, sampled_at, side="right") - 1]
+    pooled_at = batch.logits_at[batch.targets == POOL]
+    return (
+        batch.query_start[1:] - 1,
+        sampled_at,
+        sampled_rows,
+        batch.logits_at[scored],
+        batch.targets[scored],
+        pooled_at,
+    )
+
+
+def _sent(arrays: Sequence[Int32], send: Send) -> list[torch.Tensor]:
+    """Arrays on the device, by one copy; each begins at a multiple of 16 bytes."""
+    pads = [_PADS[-array.size % ALIGNMENT] for array in arrays]
+    filled = [part for array, pad in zip(arrays, pads, strict=True) for part in (array.ravel(), pad)]
+    packed, sizes = np.concatenate(filled, dtype=np.int32), [part.size for part in filled]
+    parts = send(packed).split_with_sizes(sizes)[::2]
+    return [part if array.ndim == 1 else part.view(array.shape) for part, array in zip(parts, arrays, strict=True)]
+
+
+def _sent_apart(arrays: Sequence[Int32], send: Send) -> list[torch.Tensor]:
+    """The same where a copy costs nothing to begin."""
+    return [send(array) for array in arrays]
 
 
 class _SharedInputs:

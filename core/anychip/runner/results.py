@@ -62,9 +62,10 @@ class PendingResult(Pending[StepResult]):
         if self._token_ids is None:
             return StepResult(prompt_logprobs=prompt, pooled=pooled, errors=errors)
         token_ids: Int32 = self._token_ids.result().astype(np.int32)
-        rows, good = self._wanted.sampled_rows, token_ids >= 0
+        rows = self._wanted.sampled_rows
         logprobs = None if self._logprobs is None else self._logprobs.result()
-        if not good.all():
+        if np.count_nonzero(token_ids < 0):
+            good = token_ids >= 0
             for row, code in zip(rows[~good].tolist(), token_ids[~good].tolist(), strict=True):
                 errors[row] = NOTHING_ALLOWED if code == NOTHING_LEFT else BROKEN_LOGITS
             rows, token_ids = rows[good], token_ids[good]

@@ -55,13 +55,18 @@ class TorchStep(Step):
         self._pooler = pooler
         self.finished = False
 
-    @torch.inference_mode()
     def finish(self, late: Late | None = None) -> Pending[StepResult]:
         """Sample a token for each row that asks, score the prompt tokens that are to be scored, pool what is to be."""
         assert not self.finished, "a step was finished twice"
         self.finished = True
         masks = late.masks if late else None
         computed = self._launched(masks is not None)
+        if computed.chosen is not None and masks is None and not len(self._wanted.scored_rows) and not self._pooler:
+            return PendingResult(self._wanted, Sampled(computed.chosen, None), [], None, self._fetch)
+        return self._chosen_now(computed, masks)
+
+    @torch.inference_mode()
+    def _chosen_now(self, computed: Computed, masks: Masks | None) -> Pending[StepResult]:
         sampled = None if self._plan is None else self._sample(self._plan, computed, masks)
         scored = self._score(computed) if len(self._wanted.scored_rows) else []
         vectors = self._pooler.pool(computed.hidden, computed.inputs) if self._pooler else None

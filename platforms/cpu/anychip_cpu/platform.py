@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from anychip.config import EngineConfig
 from anychip.ops.op import Kernel, OpSpec
-from anychip.plugin.contract import Capabilities, KVPlan, Memory, Runner
+from anychip.plugin.contract import Capabilities, KVPlan, Memory, Pending, Ready, Runner
 from anychip.runner import TorchPlatform
 from anychip.runner.host_memory import host_memory
 from anychip.runner.inputs import Forward, RunBatch
@@ -24,6 +25,9 @@ from anychip_cpu.native.program import NotedSteps
 from anychip_cpu.native.stack import lower_stack
 from anychip_cpu.pages import Pages
 from anychip_cpu.processor import has_bfloat16
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 class CpuPlatform(TorchPlatform):
@@ -84,6 +88,14 @@ class CpuPlatform(TorchPlatform):
         self._pages.join_later()
         library = self._native.library
         return NotedSteps(step, plan, self.send, library) if library else super().compile(step, plan)
+
+    def send(self, array: npt.NDArray[Any], out: torch.Tensor | None = None) -> torch.Tensor:
+        """A copy, in fewer words than torch's."""
+        return torch.from_numpy(array.copy()) if out is None else super().send(array, out)
+
+    def fetch(self, tensor: torch.Tensor) -> Pending[npt.NDArray[Any]]:
+        """A copy: it is there already."""
+        return Ready(tensor.numpy().copy())
 
     def prepare_weight(self, weight: Weight, out: Weight | None = None) -> Weight:
         """Pack for the native kernels or for oneDNN; a reload packs anew and lets go of `out`."""

@@ -63,7 +63,7 @@ class NotedSteps:
 
     def __call__(self, batch: Batch, greedy: bool) -> Computed:
         """See `RunBatch`."""
-        inputs = upload(batch, self.send, greedy)
+        inputs = upload(batch, self.send, greedy, apart=True)
         if inputs.pending or len(inputs.scored_at) or len(inputs.pooled_at):
             return self.step(inputs)
         samples, everywhere = len(inputs.sampled_at) > 0, inputs.sampled_at.shape == inputs.token_ids.shape
@@ -71,12 +71,12 @@ class NotedSteps:
         if kind not in self.programs:
             return self._first(kind, inputs)
         program = self.programs[kind]
-        return self.step(inputs) if program is None else _computed(inputs, program(_arrays(inputs)))
+        return self.step(inputs) if program is None else Computed(inputs, *program(_arrays(inputs)))
 
     def _first(self, kind: tuple[bool, ...], inputs: DeviceBatch) -> Computed:
         greedy, samples, everywhere = kind
         rows = 3 if len(inputs.rows) == 2 else 2
-        other = self._watched(upload(_padding(self.plan, rows, samples, everywhere), self.send, greedy))
+        other = self._watched(upload(_padding(self.plan, rows, samples, everywhere), self.send, greedy, apart=True))
         noted = self._watched(inputs)
         obstacle = noted.obstacle or other.obstacle or _difference(noted, other)
         if obstacle:
@@ -99,12 +99,6 @@ def _arrays(inputs: DeviceBatch) -> list[torch.Tensor]:
     fixed = (inputs.token_ids, inputs.positions, inputs.ragged.start, inputs.groups[0].seq_lens, inputs.rows)
     sampled = (inputs.newest, inputs.sampled_at, inputs.sampled_rows)
     return [*fixed, *sampled, *(group.block_table for group in inputs.groups)]
-
-
-def _computed(inputs: DeviceBatch, left: list[torch.Tensor]) -> Computed:
-    hidden, logits, chosen, *_ = (*left, None, None)
-    assert hidden is not None, "a step leaves hidden states"
-    return Computed(inputs, hidden, logits, chosen)
 
 
 def _difference(one: _Noted, other: _Noted) -> str:
