@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-kept=${XDG_CACHE_HOME:-$HOME/.cache}/anychip-ci/tpu-$(cat ci/tpu.sh ci/constraints.txt | sha256sum | cut -c -16)
+kept=${XDG_CACHE_HOME:-$HOME/.cache}/anychip-ci/tpu-$(sha256sum < ci/tpu.sh | cut -c -16)
 echo "$kept"
 [ "${1:-}" = where ] && exit 0
 [ -e "$kept/ready" ] && exit 0

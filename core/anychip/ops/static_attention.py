@@ -1,6 +1,7 @@
 """Attention whose shapes follow from its arguments' shapes alone, for devices that compile a program for each shape.
 
-The cache is the reference's. Every token reads all blocks of its row's table, which is what the longest sequence needs.
+The cache is the reference's. It is written by its own tensors and not through views of them, so that a compiler sees that
+it may do so in place. Every token reads all blocks of its row's table, which is what the longest sequence needs.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from types import MappingProxyType
 
 import torch
 
-from anychip.ops.attention import AttentionInputs, KVCache, attend, copy_blocks, kv_write, new_cache
+from anychip.ops.attention import AttentionInputs, KVCache, attend, copy_blocks, entry_codes, new_cache
 from anychip.ops.op import Kernel
 from anychip.ops.ragged import Ragged
 from anychip.ops.shapes import accumulation_dtype
@@ -30,8 +31,10 @@ class StaticPlan:
     window: int | None
     rows: torch.Tensor
     """[T] int64, the row of each token."""
-    slots: torch.Tensor
-    """[T] int64, block * block_size + entry: where each token's key and value go."""
+    blocks: torch.Tensor
+    """[T] int64, the block in which each token's key and value go."""
+    entries: torch.Tensor
+    """[T] int64, their place in it."""
 
 
 def static_plan(inputs: AttentionInputs, spec: KVSpec, block_size: int) -> StaticPlan:
@@ -39,7 +42,19 @@ def static_plan(inputs: AttentionInputs, spec: KVSpec, block_size: int) -> Stati
     positions = inputs.positions.long()
     rows = _rows(inputs.query_start, len(positions))
     blocks = inputs.block_table[rows, positions // block_size].long()
-    return StaticPlan(inputs, block_size, spec.window, rows, blocks * block_size + positions % block_size)
+    return StaticPlan(inputs, block_size, spec.window, rows, blocks, positions % block_size)
+
+
+def static_kv_write(k: torch.Tensor, v: torch.Tensor, cache: KVCache, plan: StaticPlan) -> None:
+    """See anychip.ops.attention.kv_write."""
+    at = plan.blocks, plan.entries
+    for values, plane, scales in ((k, cache.k, cache.k_scale), (v, cache.v, cache.v_scale)):
+        if scales is None:
+            plane.index_put_(at, values.to(plane.dtype))
+        else:
+            codes, factors = entry_codes(values, plane.dtype)
+            scales.index_put_(at, factors)
+            plane.index_put_(at, codes)
 
 
 def static_paged_attention(
@@ -109,7 +124,7 @@ STATIC_ATTENTION: Mapping[str, Kernel] = MappingProxyType(
         "new_cache": Kernel(new_cache),
         "copy_blocks": Kernel(copy_blocks),
         "plan_attention": Kernel(static_plan),
-        "kv_write": Kernel(kv_write),
+        "kv_write": Kernel(static_kv_write),
         "paged_attention": Kernel(static_paged_attention),
         "ragged_attention": Kernel(static_ragged_attention),
     }

@@ -1,4 +1,4 @@
-"""Every op's implementation: the references, which XLA fuses into one program with the step, but for attention."""
+"""Every op's implementation: the references, which XLA fuses into one program with the step, but for a few."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from types import MappingProxyType
 from anychip.ops.op import Kernel
 from anychip.ops.registry import OPS
 from anychip.ops.static_attention import STATIC_ATTENTION
+from anychip_tpu.norm import layer_norm
 
 _TRACED = {
     name: Kernel(op.reference)
     for name, op in OPS.items()
     if not op.composite and op.family != "attention" and name != "ragged_attention"
 }
-KERNELS: Mapping[str, Kernel] = MappingProxyType({**_TRACED, **STATIC_ATTENTION})
+KERNELS: Mapping[str, Kernel] = MappingProxyType({**_TRACED, **STATIC_ATTENTION, "layer_norm": Kernel(layer_norm)})
 """Kernels by op name. Composites are their parts: XLA finds what to fuse itself."""

@@ -27,13 +27,9 @@ def runner(tmp_path_factory):
 
 
 def test_every_step_updates_the_caches_in_place(runner):
-    metrics.clear_all()
-    runner._prepare(runner._plan)
-    runner._warm_up()
-    count, total, _ = metrics.metric_data("InputOutputAliasCount")
-    steps = len(shapes_up_to(runner._plan))
-    assert total >= 2 * LAYERS * steps, "a key and a value cache of each layer are updated in place in each step"
-    assert count >= steps
+    _, _, programs = metrics.metric_data("InputOutputAliasCount")
+    whole = [aliased for _, aliased in programs if aliased == 2 * LAYERS]
+    assert len(whole) >= len(shapes_up_to(runner._plan)), "a key and a value cache of each layer"
 
 
 def test_no_operator_runs_on_the_host(runner):
@@ -56,7 +52,7 @@ def test_tokens_are_those_of_the_reference(runner, sampling):
 def test_nothing_is_compiled_while_serving(runner):
     made = runner._compiler.compilations()
     for rows in range(1, ROWS + 1):
-        parts = [(row, prompt(1 + 5 * row), 0) for row in range(rows)]
+        parts = [(row, prompt(1 + 3 * row), 0) for row in range(rows)]
         run(runner, batch(parts, [admit(row, ids) for row, ids, _ in parts], tuple(range(ROWS))))
     assert runner._compiler.compilations() == made
 
@@ -66,12 +62,13 @@ def test_too_little_memory_is_torchs_own_exception():
         raise RuntimeError("RESOURCE_EXHAUSTED: Attempting to reserve 3 GiB")
 
 
+@pytest.mark.timeout(1200)  # thirty layers are compiled for each of a few shapes
 def test_the_demo_model_says_what_the_reference_says():
-    options = {"model": "demo", "dtype": "float32", "max_model_len": 256, "max_num_seqs": 8}
+    options = {"model": "demo", "dtype": "float32", "max_model_len": 128, "max_num_seqs": 4}
     params = SamplingParams(temperature=0.0, max_tokens=16)
     texts = []
     for device, runtime in (("tpu", "torch-xla-cpu"), ("reference", "auto")):
-        with LLM(device=device, runtime=runtime, max_num_batched_tokens=64, **options) as llm:
+        with LLM(device=device, runtime=runtime, max_num_batched_tokens=16, **options) as llm:
             texts.append([output.outputs[0].text for output in llm.generate(PROMPTS, params, use_tqdm=False)])
             made = llm.engine.info.compilations
             assert (made > 0) == (device == "tpu")
