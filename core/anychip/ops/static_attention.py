@@ -1,7 +1,7 @@
 """Attention whose shapes follow from its arguments' shapes alone, for devices that compile a program for each shape.
 
-The cache is the reference's. It is written by its own tensors and not through views of them, so that a compiler sees that
-it may do so in place. Every token reads all blocks of its row's table, which is what the longest sequence needs.
+The cache is the reference's. It is written by its own tensors and not through views of them, so that a compiler sees
+that it may do so in place. Every token reads all blocks of its row's table, which is what the longest sequence needs.
 """
 
 from __future__ import annotations

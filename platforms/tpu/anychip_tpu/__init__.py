@@ -9,10 +9,10 @@ from anychip_tpu.probe import probe
 
 
 def _open(devices: Sequence[int], config: EngineConfig) -> Platform:
-    from anychip_tpu.choose import open_runtime
+    from anychip_tpu.choose import kernel_choice, open_runtime
     from anychip_tpu.platform import TpuPlatform
 
-    return TpuPlatform(open_runtime(devices[0], config))
+    return TpuPlatform(open_runtime(devices[0], config), kernel_choice(config))
 
 
 @hookimpl

@@ -8,6 +8,18 @@ from anychip_tpu.probe import ON_HOST, RUNTIMES, look
 from anychip_tpu.runtime import Runtime
 
 NAMES = (*RUNTIMES, ON_HOST)
+KERNELS = ("auto", "pallas", "none")
+"""What `--native-kernels` can be: `auto` takes Pallas on a TPU, `pallas` anywhere, interpreted where there is none."""
+
+
+def kernel_choice(config: EngineConfig) -> str:
+    """Whether attention is to be our Pallas kernel. Raises `UserError` for an unknown name."""
+    if config.native_kernels not in KERNELS:
+        raise UserError(
+            f"The tpu platform has no kernels {config.native_kernels!r}.",
+            f"--native-kernels can be: {', '.join(KERNELS)}.",
+        )
+    return config.native_kernels
 
 
 def open_runtime(index: int, config: EngineConfig) -> Runtime:

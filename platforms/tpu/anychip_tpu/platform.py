@@ -16,12 +16,17 @@ from anychip_tpu.choose import NAMES
 from anychip_tpu.kernels import KERNELS
 from anychip_tpu.runtime import Runtime
 
+PALLAS = "pallas"
+GATHERED = "gathered by XLA, slow for long contexts"
+
 
 class TpuPlatform(TorchPlatform):
     """One device of a runtime."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, kernels: str = "auto") -> None:
         self.runtime = runtime
+        self._pallas = kernels == PALLAS or (kernels == "auto" and runtime.is_tpu)
+        self._attention = GATHERED
 
     @property
     def capabilities(self) -> Capabilities:
@@ -49,12 +54,22 @@ class TpuPlatform(TorchPlatform):
         self.runtime.synchronize()
 
     def notes(self) -> tuple[str, ...]:
-        """The runtime in use, and that it is no TPU where it is none."""
-        return (self.runtime.description + ("" if self.runtime.is_tpu else ": for tests, no TPU is used"),)
+        """The runtime in use, and that it is no TPU where it is none; how attention runs."""
+        runtime = self.runtime.description + ("" if self.runtime.is_tpu else ": for tests, no TPU is used")
+        return runtime, f"attention: {self._attention}"
 
     def kernels(self, spec: OpSpec) -> Mapping[str, Kernel]:
-        """What XLA compiles."""
-        return KERNELS
+        """What XLA compiles, and attention in Pallas where that is wanted and serves the model."""
+        self._attention = GATHERED
+        if not self._pallas:
+            return KERNELS
+        from anychip_tpu.paged import PallasAttention, unsupported
+
+        if reasons := unsupported(spec):
+            self._attention = f"{GATHERED}, because the Pallas kernel has {', '.join(reasons)}"
+            return KERNELS
+        self._attention = "Pallas" if self.runtime.is_tpu else "Pallas, interpreted"
+        return {**KERNELS, **PallasAttention(self.runtime, not self.runtime.is_tpu).kernels()}
 
     def runner(self, config: EngineConfig) -> Runner:
         """The step loop of a device that compiles each shape."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
 
 from anychip.plugin.contract import Memory
 from anychip.runner.compiler import Compiler
@@ -21,6 +24,12 @@ class Runtime(Compiler, Protocol):
 
     def memory(self) -> Memory:
         """Free and total bytes of the device, what programs needed at their peak counted as taken."""
+
+    def call_jax(self, function: Callable[..., Any], *tensors: torch.Tensor) -> torch.Tensor:
+        """A function of JAX's arrays to one array, as a part of the program that calls it.
+
+        Traced once for each shape; the same `function` has to be the same object.
+        """
 
     def host_ops(self) -> tuple[str, ...]:
         """Operators that ran on the host so far because the library cannot compile them."""

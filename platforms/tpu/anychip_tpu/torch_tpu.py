@@ -7,6 +7,7 @@ were compiled, and the backend `tpu` of torch.compile.
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
@@ -30,6 +31,7 @@ class TorchTpu:
         self._device = torch.device("tpu", index)
         self._tpu.set_device(index)
         self._made = 0
+        self._ops: dict[Callable[..., Any], Callable[..., Any]] = {}
 
     @property
     def device(self) -> torch.device:
@@ -70,6 +72,14 @@ class TorchTpu:
         """See `Runtime.memory`. The library does not say what is in use: tensors are counted, but nothing else."""
         total = int(self._tpu.get_device_properties(self._device.index).total_memory)
         return Memory(max(0, total - held_bytes(self._device)), total)
+
+    def call_jax(self, function: Callable[..., Any], *tensors: torch.Tensor) -> torch.Tensor:
+        """See `Runtime.call_jax`."""
+        if function not in self._ops:
+            # torch.library keeps operators of a process by name.
+            self._ops[function] = self._tpu.pallas.jax_op(f"anychip_tpu::jax{id(function)}", function)
+        result: torch.Tensor = self._ops[function](*tensors)
+        return result
 
     def host_ops(self) -> tuple[str, ...]:
         """See `Runtime.host_ops`: a graph that cannot be compiled whole is an error here."""

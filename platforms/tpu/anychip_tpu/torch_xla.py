@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch_xla
 from torch_xla import runtime
 from torch_xla.backends import set_mat_mul_precision
-from torch_xla.core import xla_model
+from torch_xla.core import xla_builder, xla_model
 from torch_xla.debug import metrics
 
 from anychip.plugin.contract import Memory
@@ -32,6 +33,7 @@ class TorchXla:
             runtime.initialize_cache(str(cache), readonly=False)
         self._kind = kind
         self._made = 0
+        self._traced: dict[Any, Callable[..., Any]] = {}
         self._device: torch.device = torch_xla.device(index)
         if kind != "CPU":  # a matrix product of float32 is one, and not of bfloat16
             set_mat_mul_precision("highest")
@@ -80,6 +82,14 @@ class TorchXla:
         info = xla_model.get_memory_info(self._device)
         return Memory(max(0, info["bytes_limit"] - info["peak_bytes_used"]), info["bytes_limit"])
 
+    def call_jax(self, function: Callable[..., Any], *tensors: torch.Tensor) -> torch.Tensor:
+        """See `Runtime.call_jax`. JAX only traces: it never opens the device, which is this process's already."""
+        key = function, tuple((tuple(tensor.shape), tensor.dtype) for tensor in tensors)
+        if key not in self._traced:
+            self._traced[key] = traced(function, tensors, self._kind.lower())
+        result: torch.Tensor = self._traced[key](tensors)[0]
+        return result
+
     def host_ops(self) -> tuple[str, ...]:
         """See `Runtime.host_ops`."""
         names = (name for name in metrics.counter_names() if name.startswith("aten::"))
@@ -90,6 +100,21 @@ def _compilations() -> int:
     """Of all devices and engines of this process."""
     timed = metrics.metric_data("CompileTime")
     return 0 if timed is None else int(timed[0])
+
+
+def traced(function: Callable[..., Any], tensors: Sequence[torch.Tensor], platform: str) -> Callable[..., Any]:
+    """A function of JAX's arrays as one of tensors of these shapes."""
+    import jax
+
+    jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_use_shardy_partitioner", False)  # torch-xla cannot read what it writes
+    shapes = (jax.ShapeDtypeStruct(tuple(tensor.shape), str(tensor.dtype)[6:]) for tensor in tensors)
+    lowered = jax.jit(lambda *arrays: (function(*arrays),), keep_unused=True).trace(*shapes)
+    module = lowered.lower(lowering_platforms=(platform,)).compiler_ir("hlo").as_serialized_hlo_module_proto()
+    called: Callable[..., Any] = xla_builder.xla_computation_as_func(
+        xla_builder.computation_from_module_proto("jax", module), "jax"
+    )
+    return called
 
 
 @contextmanager

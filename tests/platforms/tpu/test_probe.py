@@ -7,7 +7,7 @@ import pytest
 
 from anychip.config import make_config
 from anychip.errors import UserError
-from anychip_tpu.choose import open_runtime
+from anychip_tpu.choose import kernel_choice, open_runtime
 from anychip_tpu.probe import HAND_IN, INSTALL, NO_TPU, SCORE, judge, look
 
 
@@ -58,3 +58,9 @@ def test_looking_loads_no_torch_and_no_runtime():
 def test_an_unknown_runtime_is_refused_by_name():
     with pytest.raises(UserError, match="no runtime 'abacus'"):
         open_runtime(0, make_config({"runtime": "abacus"}, {}))
+
+
+def test_unknown_kernels_are_refused_by_name():
+    with pytest.raises(UserError, match="no kernels 'amx'"):
+        kernel_choice(make_config({"native_kernels": "amx"}, {}))
+    assert kernel_choice(make_config({"native_kernels": "none"}, {})) == "none"

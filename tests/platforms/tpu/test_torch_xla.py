@@ -12,6 +12,8 @@ from torch_xla.debug import metrics
 from anychip import LLM, SamplingParams
 from anychip.engine.batch import RowSampling
 from anychip.reference.platform import ReferencePlatform
+from anychip.runner.compiled import Shape
+from anychip.runner.compiled_runner import CompiledRunner
 from anychip.runner.shapes import shapes_up_to
 from anychip_tpu.platform import TpuPlatform
 from anychip_tpu.torch_xla import TorchXla, out_of_memory
@@ -60,6 +62,25 @@ def test_nothing_is_compiled_while_serving(runner):
 def test_too_little_memory_is_torchs_own_exception():
     with pytest.raises(torch.OutOfMemoryError), out_of_memory():
         raise RuntimeError("RESOURCE_EXHAUSTED: Attempting to reserve 3 GiB")
+
+
+class FewShapes(TpuPlatform):
+    """Compiled for two shapes only, because an interpreted kernel takes long to compile."""
+
+    def runner(self, config):
+        return CompiledRunner(self, config, self.runtime, lambda plan: [Shape(8, 8, 8), Shape(64, 8, 8)])
+
+
+def test_attention_in_pallas_interpreted_within_the_step(tmp_path):
+    pytest.importorskip("anychip_tpu.pallas.attention")
+    before = len(metrics.metric_data("InputOutputAliasCount")[2])
+    runner = started(FewShapes(TorchXla(0, "CPU", tmp_path), "pallas"), dtype="float32")
+    assert "attention: Pallas, interpreted" in runner.platform.notes()
+    programs = [aliased for _, aliased in metrics.metric_data("InputOutputAliasCount")[2]][before:]
+    assert programs.count(2 * LAYERS) >= 3, "two shapes and the worst step update their caches in place"
+    wanted = continuation(started(ReferencePlatform(), dtype="float32"), 1, prompt(19), 8)
+    assert continuation(runner, 1, prompt(19), 8) == wanted
+    assert runner._compiler.host_ops() == ()
 
 
 @pytest.mark.timeout(1200)  # thirty layers are compiled for each of a few shapes
