@@ -83,7 +83,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     """Base of the random numbers of requests without a seed of their own."""
     threads: Positive | None = None
-    """Host threads for compute; None takes the processors this process may use."""
+    """Host threads for compute; None takes one a core this process may use, of many cores all but one."""
+    threads_bind: str = "auto"
+    """Processors that threads stay on, such as `0-3,8`, or `none`; `auto` binds them on several NUMA nodes."""
     runtime: str = "auto"
     """Which of several runtimes a platform has is used, by its name there."""
     native_kernels: str = "auto"

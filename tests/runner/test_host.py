@@ -1,16 +1,12 @@
-"""Memory and processors, read from made-up /proc and /sys trees."""
-
-import os
+"""Memory, read from made-up /proc and /sys trees."""
 
 import pytest
 
 from anychip.plugin.contract import KVSpec, Plane
 from anychip.runner.host_memory import host_memory
-from anychip.runner.host_threads import available_processors
 from anychip.runner.warmup import worst_batch, worst_lengths, worst_plan
 
 GIB = 2**30
-V1 = {"proc/self/cgroup": "3:cpu,cpuacct:/box\n", "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n"}
 
 
 def machine(root, files, total=64, available=40, peak=3, resident=1):
@@ -59,31 +55,6 @@ def test_control_groups_limit(tmp_path, files):
 def test_this_machine_has_memory():
     memory = host_memory()
     assert 0 < memory.free <= memory.total
-
-
-@pytest.mark.parametrize(
-    ("files", "allowed"),
-    [
-        ({}, None),
-        ({"sys/fs/cgroup/cpu.max": "max 100000\n"}, None),
-        ({"sys/fs/cgroup/cpu.max": "50000 100000\n"}, 1),
-        ({"proc/self/cgroup": "0::/pod/box\n", "sys/fs/cgroup/pod/cpu.max": "100000 100000\n"}, 1),
-        ({**V1, "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n"}, None),
-        ({**V1, "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "100000\n"}, 1),
-    ],
-)
-def test_quotas_limit_processors(tmp_path, files, allowed):
-    everything = len(os.sched_getaffinity(0))
-    assert available_processors(machine(tmp_path, files)) == (everything if allowed is None else allowed)
-
-
-def test_two_hardware_threads_are_one_core(tmp_path):
-    processors = sorted(os.sched_getaffinity(0))
-    name = "sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
-    files = {name.format(number): "0-999\n" for number in processors}
-    assert available_processors(machine(tmp_path / "one", files)) == 1
-    files = {name.format(number): f"{number}\n" for number in processors}
-    assert available_processors(machine(tmp_path / "each", files)) == len(processors)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from anychip.ops.op import Kernel, OpSpec
 from anychip.ops.parts import Ops
 from anychip.plugin.communicator import Communicator
 from anychip.plugin.contract import Capabilities, KVPlan, Pending, Platform, Runner
-from anychip.runner.host_threads import available_processors
+from anychip.runner.host_pool import start_pool
 from anychip.runner.inputs import Forward, RunBatch, uploading
 from anychip.sample.send import plain_send
 from anychip.weights.weight import Weight
@@ -103,14 +103,5 @@ class TorchPlatform(Platform):
         """The default step loop."""
         from anychip.runner.torch_runner import TorchRunner
 
-        torch.set_num_threads(config.threads or _compute_threads())
+        start_pool(config)
         return TorchRunner(self, config)
-
-
-def _compute_threads() -> int:
-    """All processors that this process may use.
-
-    Under OMP_PROC_BIND, OpenMP has bound this thread to one core when it was loaded; its own count is of all of them.
-    """
-    available = available_processors()
-    return available if available > 1 else max(1, torch.get_num_threads())
