@@ -14,6 +14,7 @@ namespace anychip {
 
 constexpr int64_t FEW = 16;  // rows up to which work is split by columns only
 constexpr int64_t ROWS = 48;  // rows of a task, a multiple of what a tile holds
+constexpr int64_t TASKS = 16;  // for a thread, at least where there are blocks enough: the last ones leave others waiting
 constexpr int64_t DEPTH = 160;  // pairs of inputs whose weights stay in the first cache
 constexpr int64_t AHEAD = 4096;  // bytes of weights fetched before they are needed, where little is done with each
 constexpr int64_t FAR_AHEAD = DEPTH * BLOCK * 4;  // and where they are used by several tiles
@@ -168,7 +169,7 @@ inline void for_blocks(const Member& member, int64_t rows, int64_t blocks, const
     return;
   }
   const int64_t chunks = (rows + ROWS - 1) / ROWS;
-  const int64_t strips = std::min(blocks, std::max<int64_t>(1, (4 * threads() + chunks - 1) / chunks));
+  const int64_t strips = std::min(blocks, std::max<int64_t>(1, (TASKS * threads() + chunks - 1) / chunks));
   member.each_task(chunks * strips, [&](int64_t task) {
     const int64_t chunk = task / strips, strip = task % strips;
     const int64_t first = chunk * ROWS, count = std::min(ROWS, rows - first);
