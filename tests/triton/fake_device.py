@@ -20,14 +20,20 @@ from triton.compiler.compiler import max_shared_mem
 from triton.runtime.driver import driver
 
 import anychip.triton.programs
+from anychip_rocm.chips import CHIPS
 
 TARGETS = {
     "sm_80": GPUTarget("cuda", 80, 32),
     "sm_90": GPUTarget("cuda", 90, 32),
     "sm_100": GPUTarget("cuda", 100, 32),
-    "gfx942": GPUTarget("hip", "gfx942", 64),
+    **{name: GPUTarget("hip", name, found.tuning.lanes) for name, found in CHIPS.items()},
 }
-SHARED = {"sm_80": 163 * 1024, "sm_90": 227 * 1024, "sm_100": 227 * 1024, "gfx942": 64 * 1024}
+SHARED = {
+    "sm_80": 163 * 1024,
+    "sm_90": 227 * 1024,
+    "sm_100": 227 * 1024,
+    **{name: found.local_memory for name, found in CHIPS.items()},
+}
 CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 
 
@@ -94,10 +100,18 @@ class Compiled:
     """What became of one variant of a program."""
 
     name: str
+    identity: str
+    """Triton's hash of it."""
     registers: int
+    """Of a thread; on AMD those for matrix sums included."""
     spilled: int
+    """Registers (AMD) or bytes (NVIDIA) that went to memory."""
     shared: int
+    """Bytes of fast memory."""
     text: str
+    """Assembly."""
+    launch: str
+    """Warps, stages and constants."""
 
 
 def programs() -> dict[str, Any]:
@@ -128,7 +142,10 @@ def compiled() -> Iterator[Compiled]:
             else:
                 text = kernel.asm["amdgcn"]
                 registers, spilled = (int(_field(text, field)) for field in ("vgpr_count", "vgpr_spill_count"))
-            yield Compiled(name, registers, spilled, kernel.metadata.shared, text)
+            made = kernel.metadata
+            constants = {kernel.src.fn.arg_names[place]: value for (place, *_), value in kernel.src.constants.items()}
+            launch = f"warps {made.num_warps} stages {made.num_stages} {constants}"
+            yield Compiled(name, made.hash, registers, spilled, made.shared, text, launch)
 
 
 def _cubin_resources(cubin: bytes) -> tuple[int, int]:

@@ -8,7 +8,8 @@ from tests.triton.mode import require_triton
 
 require_triton(interpreted=True)
 
-from anychip.ops.linear import linear, random_weight
+from anychip.ops.linear import linear as reference
+from anychip.ops.linear import random_weight
 from anychip.testing.compare import normalized_error
 from anychip.triton.chip import Chip
 from anychip.triton.codes import CodedLinear, Codes, pack, prepare_codes, without_negative_zero
@@ -22,7 +23,9 @@ LIMITS = {"int8": 2e-2, "fp8": 6e-2}
 LINEAR = CodedLinear(Chip(6))
 
 
-def case(scheme: Scheme, tokens: int, columns: int = 160) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def case(
+    scheme: Scheme, tokens: int, columns: int = 160, linear: CodedLinear = LINEAR
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Ours and the reference's product, and the codes' mean."""
     generator = torch.Generator().manual_seed(5)
     weight = random_weight(generator, 48, columns, "float32")
@@ -32,7 +35,7 @@ def case(scheme: Scheme, tokens: int, columns: int = 160) -> tuple[torch.Tensor,
     assert isinstance(codes, Codes)
     x, bias = torch.randn(tokens, columns, generator=generator), torch.randn(48, generator=generator)
     assert torch.equal(LINEAR.dequantize(codes, torch.float32), weight.dequantize(torch.float32))
-    return LINEAR.linear(x, codes, bias), linear(x, weight, bias), codes.values
+    return linear.linear(x, codes, bias), reference(x, weight, bias), codes.values
 
 
 @pytest.mark.parametrize("tokens", [1, 5])
@@ -62,6 +65,15 @@ def test_all_codes_keep_their_meaning_in_the_other_dialect() -> None:
 def test_many_tokens_are_rounded_to_integers_too() -> None:
     ours, wanted, _ = case(Scheme("int8", 8, 0, False, "token"), 72)
     assert TIGHT < normalized_error(ours, wanted) < LIMITS["int8"]
+
+
+@pytest.mark.parametrize("name", ["int8", "fp8"])
+def test_many_tokens_without_a_library(name: str) -> None:
+    """Two blocks of tokens, the second one not full."""
+    (scheme,) = (scheme for scheme in SCHEMES if scheme.format == name and scheme.group_size == 0)
+    ours, wanted, _ = case(scheme, 150, linear=CodedLinear(Chip(6, library_codes=False)))
+    assert TIGHT < normalized_error(ours, wanted) < LIMITS[name]
+    assert normalized_error(ours.roll(1, 0), wanted) > 0.1
 
 
 def test_a_word_with_its_codes_in_another_order_is_noticed() -> None:

@@ -12,7 +12,7 @@ from tests.triton.mode import require_triton
 
 require_triton(interpreted=True)
 
-from tests.triton.interpreted import InterpretedPlatform
+from tests.triton.interpreted import PROCESSORS, InterpretedPlatform
 
 from anychip.cache.storage import stored_as
 from anychip.ops.attention import AttentionInputs
@@ -26,8 +26,10 @@ from anychip.plugin.contract import KVSpec, Plane
 from anychip.testing.compare import normalized_error
 from anychip.testing.op_checks import check_op
 from anychip.triton.chip import Chip
+from anychip.triton.provider import TritonKernels
 from anychip.triton.sampling import Sampling
 from anychip.weights.weight import Weight
+from anychip_rocm.chips import CHIPS
 
 OPS = (
     "rms_norm", "add_rms_norm", "silu_mul", "gelu_mul", "embedding", "linear", "paged_attention", "route", "greedy",
@@ -90,12 +92,19 @@ class Step:
         ops.kv_write(k, v, cache, ops.plan_attention(everything, layer, 16))
         return ops.paged_attention(q, cache, ops.plan_attention(inputs, layer, 16), 0.2, self.softcap, self.sinks)
 
-    def error(self, inputs: AttentionInputs | None = None) -> float:
+    def error(self, inputs: AttentionInputs | None = None, chip: Chip | None = None) -> float:
         """Of the kernels, given `inputs`, against the reference, given the right ones."""
-        ours = bind(InterpretedPlatform().kernels(self.spec), self.spec)
+        kernels = TritonKernels(chip) if chip else InterpretedPlatform()
+        ours = bind(kernels.kernels(self.spec), self.spec)
         return normalized_error(
             self.attend(ours, inputs or self.inputs), self.attend(bind({}, self.spec), self.inputs, wide=True)
         )
+
+
+@pytest.mark.parametrize(("name", "cache"), [("gfx942", ""), ("gfx1100", "int8")])
+def test_tiles_of_other_chips_give_the_same(name: str, cache: str) -> None:
+    step = Step("float16", softcap=3.0, cache=cache)
+    assert step.error(chip=CHIPS[name].chip(PROCESSORS)) < TOLERANCE["float16"]
 
 
 def representable(values: torch.Tensor) -> torch.Tensor:

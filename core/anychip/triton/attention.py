@@ -66,7 +66,8 @@ class Attention:
         out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
         scoring = Scoring(scale, softcap, sinks)
         if plan.contexts is not None:
-            tile = context_tile(self.chip.tuning, q.dtype, q.shape[2], q.shape[1] // cache.k.shape[1])
+            group = q.shape[1] // cache.k.shape[1]
+            tile = context_tile(self.chip.tuning, q.dtype, q.shape[2], group, not cache.whole)
             _attend_contexts(q, cache, plan, plan.contexts, tile, scoring, out, self.chip)
         if plan.queries is not None:
             _attend_queries(q, cache, plan, plan.queries, scoring, out, self.chip)

@@ -22,6 +22,8 @@ class Chip:
     tuning: Tuning = field(default_factory=Tuning)
     float8: torch.dtype = torch.float8_e4m3fn
     """The dialect of 8-bit floats that its matrix instructions read, if it has such."""
+    library_codes: bool = True
+    """Whether torch's library multiplies matrices of 8-bit integers, and of 8-bit floats with a scale a row."""
 
     @property
     def order(self) -> dict[str, bool]:

@@ -18,7 +18,7 @@ from anychip.triton.programs.codes import (
     unpack,
 )
 from anychip.triton.rows import BLOCK, unit_stride
-from anychip.triton.shapes import code_shape
+from anychip.triton.shapes import ThinShape, code_shape
 from anychip.triton.split import Counters, partial_sums
 from anychip.weights.weight import Weight
 
@@ -26,6 +26,8 @@ IN_WORD = 8
 """Codes of four bits in a word."""
 THIN = 64
 """Most tokens for which reading the codes is all the work."""
+MANY_TOKENS = 128
+"""Tokens of a program's tile where there are more, and no library takes them."""
 ALIGNED = 16
 """Rows and columns that products in 8 bits come in multiples of."""
 FORMATS = ("int4", "int8", "fp8")
@@ -102,8 +104,12 @@ class CodedLinear:
         x = unit_stride(x)
         if x.shape[0] <= THIN:
             return self._thin(x, weight, bias)
-        if not weight.by_row or weight.packed or not _takes_8_bits(weight, x.dtype):
+        if not weight.by_row or weight.packed or not self._takes_8_bits(weight, x.dtype):
             return functional.linear(x, self.dequantize(weight, x.dtype), bias)
+        if not self.chip.library_codes:
+            tile = self.chip.tuning.codes_many
+            shape = ThinShape(tile.rows, MANY_TOKENS, tile.inputs, 1, tile.launch())
+            return self._multiply_rounded(x, weight, bias, shape)
         return self._rounded(x, weight, bias)
 
     def dequantize(self, weight: Codes, dtype: torch.dtype) -> torch.Tensor:
@@ -148,11 +154,17 @@ class CodedLinear:
         return out
 
     def _few_rounded(self, x: torch.Tensor, weight: Codes, bias: torch.Tensor | None) -> torch.Tensor:
+        shape = code_shape(self.chip, x.shape[0], weight.values.shape[0], weight.columns, packed=False)
+        return self._multiply_rounded(x, weight, bias, shape)
+
+    def _multiply_rounded(
+        self, x: torch.Tensor, weight: Codes, bias: torch.Tensor | None, shape: ThinShape
+    ) -> torch.Tensor:
+        """A program for each tile of rows, part of the inputs and block of tokens."""
         codes, scales = self._round(x, weight.values.dtype)
         tokens, rows = x.shape[0], weight.values.shape[0]
-        shape = code_shape(self.chip, tokens, rows, weight.columns, packed=False)
         out = torch.empty(tokens, rows, dtype=x.dtype, device=x.device)
-        multiply_rounded[(shape.tiles(rows), shape.split)](
+        multiply_rounded[(shape.tiles(rows), shape.split, -(-tokens // shape.tokens))](
             codes, scales, weight.values, weight.scale, bias, out, partial_sums(shape, rows, x.device),
             self.counters.on(x.device), tokens, N=rows, K=weight.columns, BIAS=bias is not None, **shape.launch,
             **self.chip.order,
@@ -175,6 +187,12 @@ class CodedLinear:
         )
         return out
 
+    def _takes_8_bits(self, weight: Codes, dtype: torch.dtype) -> bool:
+        """Whether these codes are multiplied with activations of 8 bits; torch's library is particular."""
+        aligned = weight.values.shape[0] % ALIGNED == 0 and weight.columns % ALIGNED == 0
+        library = aligned and (weight.values.dtype == torch.int8 or dtype == torch.bfloat16)
+        return library or not self.chip.library_codes
+
     def _round(self, x: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
         codes = torch.empty(x.shape, dtype=dtype, device=x.device)
         scales = torch.empty(x.shape[0], 1, device=x.device)
@@ -186,12 +204,6 @@ class CodedLinear:
             num_warps=self.chip.tuning.warps(width // 16), **self.chip.order,
         )  # fmt: skip
         return codes, scales
-
-
-def _takes_8_bits(weight: Codes, dtype: torch.dtype) -> bool:
-    """Whether torch multiplies these codes with activations of 8 bits."""
-    aligned = weight.values.shape[0] % ALIGNED == 0 and weight.columns % ALIGNED == 0
-    return aligned and (weight.values.dtype == torch.int8 or dtype == torch.bfloat16)
 
 
 def _columns(tokens: int) -> int:

@@ -14,9 +14,13 @@ MIN_ROWS = 16
 LARGE_HEAD = 128
 
 
-def context_tile(tuning: Tuning, dtype: torch.dtype, dim: int, group: int) -> Tile:
-    """For one token's `group` heads against a long context."""
-    tile = tuning.context_large if dtype.itemsize > 2 or dim > LARGE_HEAD else tuning.context
+def context_tile(tuning: Tuning, dtype: torch.dtype, dim: int, group: int, coded: bool = False) -> Tile:
+    """For one token's `group` heads against a long context; `coded` if that holds codes of 8 bits."""
+    tile = tuning.context_coded if coded else tuning.context
+    if dim > LARGE_HEAD:
+        tile = tuning.context_large
+    if dtype.itemsize > 2:
+        tile = tuning.context_float32
     return replace(tile, rows=max(tile.rows, padded(group)))
 
 
@@ -33,7 +37,7 @@ def query_tile(chip: Chip, dtype: torch.dtype, dim: int, lines: int, longest: in
     if longest <= MIN_ROWS:
         return tuning.query_few
     if lines < 128 * chip.processors:
-        return tuning.query_small
+        return tuning.query_coded_small if coded else tuning.query_small
     if coded:
         return tuning.query_coded
     return tuning.query_medium if lines < 512 * chip.processors else tuning.query_large

@@ -50,7 +50,10 @@ class Tuning:
     context: Tile = Tile(16, 64, 4, 2)
     """One token's heads against a long context: small, with many loads under way. More rows where heads need them."""
     context_large: Tile = Tile(16, 32, 4, 2)
-    """The same in float32, or with heads larger than 128."""
+    """The same with heads larger than 128."""
+    context_coded: Tile = Tile(16, 64, 4, 2)
+    """The same where keys and values are codes: turning them into numbers takes registers."""
+    context_float32: Tile = Tile(16, 16, 4, 2)
     query_few: Tile = Tile(16, 64, 4, 2)
     """Several tokens' heads, where no row brings more than 16 lines."""
     query_small: Tile = Tile(64, 64, 4, 2)
@@ -58,8 +61,9 @@ class Tuning:
     query_medium: Tile = Tile(128, 64, 8, 2)
     query_large: Tile = Tile(128, 64, 8, 2)
     """As large as accumulators allow."""
+    query_coded_small: Tile = Tile(64, 64, 4, 2)
     query_coded: Tile = Tile(64, 64, 4, 2)
-    """The same where keys and values are codes: turning them into numbers takes registers."""
+    """Both over codes."""
     query_wide: Tile = Tile(128, 32, 8, 2)
     """Heads larger than 128."""
     query_float32: Tile = Tile(32, 32, 4, 1)
@@ -78,6 +82,8 @@ class Tuning:
     codes_packed: WeightTile = WeightTile(64, 128, 8, 2)
     """Four bits a code, some tokens."""
     codes_bytes: WeightTile = WeightTile(64, 256, 4, 2)
+    codes_many: WeightTile = WeightTile(128, 128, 8, 2)
+    """Eight bits a code and many tokens, where no library takes them."""
 
     def warps(self, threads: int) -> int:
         """How many warps so many threads are, sixteen at most."""

@@ -19,10 +19,13 @@ ROOMY = 128 * 1024
 
 H200 = Tuning(
     context=Tile(16, 64, 4, 4),
+    context_coded=Tile(16, 64, 4, 4),
+    context_float32=Tile(16, 32, 4, 2),
     query_few=Tile(16, 64, 4, 4),
     query_small=Tile(64, 64, 4, 4),
     query_medium=Tile(128, 64, 8, 6),
     query_large=Tile(128, 128, 8, 6),
+    query_coded_small=Tile(64, 64, 4, 4),
     query_coded=Tile(128, 64, 8, 6),
     thin=WeightTile(64, 128, 4, 4),
     thin_float32=WeightTile(32, 64, 4, 4),
@@ -38,6 +41,7 @@ SMALL = replace(
     query_small=Tile(64, 64, 4, 3),
     query_medium=Tile(128, 64, 8, 3),
     query_large=Tile(128, 64, 8, 3),
+    query_coded_small=Tile(64, 64, 4, 3),
     query_coded=Tile(64, 64, 4, 3),
 )
 """For chips with about 100 KiB: not measured."""

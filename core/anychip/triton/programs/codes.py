@@ -74,13 +74,18 @@ def multiply_rounded(
     tl.constexpr, OVERLAP: tl.constexpr, SPLIT: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K:
     tl.constexpr,
 ):  # fmt: skip
-    """The same with both sides in 8 bits: a scale a token, x_scales [T], and a scale a row, scales [N]."""
+    """The same with both sides in 8 bits: a scale a token, x_scales [T], and a scale a row, scales [N].
+
+    With SPLIT 1 there may be more tokens than BLOCK_T, a program for each block of them.
+    """
     let_next_start(OVERLAP)
     wait_for_previous(OVERLAP)
     tile, part = tl.program_id(0), tl.program_id(1)
     rows, columns, tokens = tile * BLOCK_N + tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_K), tl.arange(0, BLOCK_T)
+    if SPLIT == 1:
+        tokens += tl.program_id(2) * BLOCK_T
     lines = codes + tl.minimum(rows, N - 1).to(tl.int64)[:, None] * K + columns[None, :]
-    sources = x + tl.minimum(tokens, num_tokens - 1)[:, None] * K + columns[None, :]
+    sources = x + tl.minimum(tokens, num_tokens - 1).to(tl.int64)[:, None] * K + columns[None, :]
     share: tl.constexpr = (K + SPLIT * BLOCK_K - 1) // (SPLIT * BLOCK_K) * BLOCK_K
     sums: tl.constexpr = tl.int32 if codes.dtype.element_ty == tl.int8 else tl.float32
     total = tl.zeros((BLOCK_N, BLOCK_T), sums)
@@ -150,7 +155,7 @@ def _store(total, bias, out, rows, tokens, num_tokens, N: tl.constexpr, BIAS: tl
     if BIAS:
         total += tl.load(bias + rows, rows < N, other=0.0).to(tl.float32)[:, None]
     inside = (rows < N)[:, None] & (tokens < num_tokens)[None, :]
-    tl.store(out + tokens[None, :] * N + rows[:, None], total.to(out.dtype.element_ty), inside)
+    tl.store(out + tokens.to(tl.int64)[None, :] * N + rows[:, None], total.to(out.dtype.element_ty), inside)
 
 
 @triton.jit
