@@ -10,6 +10,8 @@
 #include <immintrin.h>
 #include <torch/csrc/stable/ops.h>
 
+#include "crowd.h"
+
 namespace anychip {
 
 inline int64_t threads() { return static_cast<int64_t>(torch::stable::get_num_threads()); }
@@ -29,6 +31,9 @@ class Team {
  public:
   explicit Team(int64_t members) : members_(members) {}
 
+  // How long its threads slept in `wait`, each on average.
+  Crowd::Duration asleep() const { return Crowd::Duration(asleep_.load(std::memory_order_relaxed) / members_); }
+
  private:
   friend class Member;
   static constexpr int SPINS = 4000;
@@ -36,6 +41,7 @@ class Team {
   alignas(64) std::atomic<int64_t> arrived_{0};
   alignas(64) std::atomic<uint32_t> phase_{0};
   alignas(64) std::atomic<int64_t> next_{0};
+  std::atomic<Crowd::Duration::rep> asleep_{0};
 };
 
 // One thread of a team. Where torch gives fewer threads than asked for, it stands for several members.
@@ -77,7 +83,9 @@ class Member {
       if (team_.phase_.load(std::memory_order_acquire) != phase) return;
       _mm_pause();
     }
+    const auto begin = Crowd::Clock::now();
     team_.phase_.wait(phase, std::memory_order_acquire);
+    team_.asleep_.fetch_add((Crowd::Clock::now() - begin).count(), std::memory_order_relaxed);
   }
 
  private:
@@ -85,12 +93,21 @@ class Member {
   const int64_t first_, last_;
 };
 
-// Call body(member) on as many of torch's threads as there is work for. It must not throw.
+// Call body(member) on as many of torch's threads as there is work for and nobody else keeps busy. It must not throw.
 template <class Body>
 inline void as_team(int64_t useful, const Body& body) {
-  const int64_t members = std::max<int64_t>(1, std::min(threads(), useful));
+  thread_local Crowd crowd;
+  const int64_t members = std::max<int64_t>(1, std::min(crowd.members(threads()), useful));
   Team team(members);
-  in_parallel(members, 1, [&](int64_t first, int64_t last) { body(Member(team, first, last)); });
+  if (members == 1) return body(Member(team, 0, 1));
+  const auto begin = Crowd::Clock::now();
+  auto own_end = begin;
+  in_parallel(members, 1, [&](int64_t first, int64_t last) {
+    body(Member(team, first, last));
+    if (first == 0) own_end = Crowd::Clock::now();
+  });
+  const auto end = Crowd::Clock::now();
+  crowd.report(members, end - begin, team.asleep() + (end - own_end));
 }
 
 // A buffer that only grows, aligned to a cache line.
