@@ -97,7 +97,7 @@ def _token_positions(rows: Int32, counts: Int32, starts: Int32, query_start: Int
 
 def _lines(table: Int32, rows: Int32, width: int) -> Int32:
     """[R, width] the rows' lines: a view where the rows are the first ones in order, as they mostly are."""
-    if rows[0] == 0 and rows[-1] == len(rows) - 1 and (rows[1:] > rows[:-1]).all():
+    if rows[0] == 0 and rows[-1] == len(rows) - 1 and (len(rows) == 1 or (rows[1:] > rows[:-1]).all()):
         return table[: len(rows), :width]
     return table[:, :width].take(rows, axis=0)
 

@@ -104,9 +104,9 @@ class Scheduler:
     def schedule(self) -> tuple[Batch, StepRecord] | None:
         """The next step, or None when there is nothing that could run now."""
         preemptions = self._preemptions
-        rows, counts, budget = self._continue_running()
+        rows, counts = self._continue_running()
         roomy = self._preemptions == preemptions and self._preempting == 0
-        admitted, new_rows, new_counts = self._admit(budget) if roomy else ([], [], [])
+        admitted, new_rows, new_counts = self._admit(counts) if roomy and len(self.waiting) else ([], [], [])
         if new_rows:
             rows = np.concatenate([rows, np.array(new_rows, np.int32)])
             counts = np.concatenate([counts, np.array(new_counts, np.int32)])
@@ -152,8 +152,8 @@ class Scheduler:
         assert set(self.reuse.coming.values()) <= in_use, "an empty row has blocks coming"
         self.cache.check_integrity()
 
-    def _continue_running(self) -> tuple[Int32, Int32, int]:
-        """Rows already running and how many tokens each computes; what is left of the budget."""
+    def _continue_running(self) -> tuple[Int32, Int32]:
+        """Rows already running and how many tokens each computes."""
         state, active = self.rows, self._active
         if state.followed and self.policy.ahead > 1:
             active = state.followable(active, self._step + 1 - self.policy.ahead)
@@ -163,7 +163,7 @@ class Scheduler:
         if len(lacking):
             runs = self._make_room(rows, counts, lacking)
             rows, counts = rows[runs], counts[runs]
-        return rows, counts, self.plan.max_num_batched_tokens - int(counts.sum())
+        return rows, counts
 
     def _make_room(self, rows: Int32, counts: Int32, lacking: npt.NDArray[np.intp]) -> np.ndarray:
         """Give the lacking rows their blocks, preempting the last ones if need be; a mask of `rows` that can run."""
@@ -192,8 +192,9 @@ class Scheduler:
         self._preemptions += 1
         self._leave(row, Leaving.PREEMPTED)
 
-    def _admit(self, budget: int) -> tuple[list[AdmittedRow], list[int], list[int]]:
-        """Take up waiting requests in order while budget, rows and blocks last."""
+    def _admit(self, running: Int32) -> tuple[list[AdmittedRow], list[int], list[int]]:
+        """Take up waiting requests in order while rows, blocks and what `running` rows leave of the budget last."""
+        budget = self.plan.max_num_batched_tokens - int(running.sum())
         admitted: list[AdmittedRow] = []
         rows: list[int] = []
         counts: list[int] = []

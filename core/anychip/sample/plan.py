@@ -76,7 +76,7 @@ class SamplePlan:
 
     def serves(self, rows: Int32, version: int) -> bool:
         """Whether this plan is still the right one for `rows`."""
-        return version == self.version and np.array_equal(rows, self.host_rows)
+        return version == self.version and rows.tobytes() == self.host_rows.tobytes()
 
 
 def make_plan(state: SamplerState, rows: Int32) -> SamplePlan:
