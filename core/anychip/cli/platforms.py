@@ -42,7 +42,9 @@ def _found(registry: Registry) -> Table:
 def _state(found: FoundPlatform) -> str:
     if not found.usable:
         return "refused" if found.refused else "cannot run here"
-    return "runs only by name" if found.probe.score < 0 else (found.probe.reason or "can run here")
+    if found.probe.score < 0:
+        return f"runs only by name: {found.probe.reason}".removesuffix(": ")
+    return found.probe.reason or "can run here"
 
 
 def _remarks(registry: Registry, verbose: bool) -> Iterator[str]:

@@ -22,7 +22,7 @@ def register_platforms(register: Callable[[PlatformSpec], None]) -> None:
     register(
         PlatformSpec(
             name="null",
-            probe=lambda: Probe(-1, "computes nothing; only when asked for"),
+            probe=lambda: Probe(-1, "computes nothing"),
             open=_open,
             api_version=API_VERSION,
         )
