@@ -7,7 +7,7 @@ import triton.language as tl
 @triton.jit
 def activate(x, ACTIVATION: tl.constexpr):
     """silu, gelu (by the error function), or gelu by its tanh approximation."""
-    tl.static_assert(ACTIVATION == "silu" or ACTIVATION == "none" or ACTIVATION == "tanh")
+    tl.static_assert((ACTIVATION == "silu" or ACTIVATION == "none") or ACTIVATION == "tanh")
     if ACTIVATION == "silu":
         return x / (1.0 + tl.exp(-x))
     elif ACTIVATION == "none":
