@@ -15,7 +15,7 @@ if [ ! -e "$kept/ready" ]; then
   touch "$kept/ready"
 fi
 
-export PYTHONPATH=core:platforms/cuda:platforms/rocm TRITON_CACHE_DIR=$kept/compiled
+export PYTHONPATH=core:platforms/cuda:platforms/rocm:platforms/xpu TRITON_CACHE_DIR=$kept/compiled
 "$kept/bin/python" -c 'import torch, triton; print("lane triton: torch", torch.__version__, "triton", triton.__version__)'
 TRITON_INTERPRET=1 "$kept/bin/python" -m pytest -q tests/triton
 "$kept/bin/python" -m pytest -q tests/triton

@@ -66,7 +66,9 @@ def load_weights(
     if missing := [name for name in slots if name not in given]:
         raise _bad_checkpoint(f"lacks {_some(missing)}")
     _tie(model, prepare, quantized)
-    model.to(device)
+    for module in model.modules():
+        for name, buffer in list(module.named_buffers(recurse=False)):
+            setattr(module, name, buffer.to(device))
 
 
 def checkpoint_slots(model: Model) -> dict[str, Slot]:
