@@ -31,7 +31,8 @@ def serve(
     """Serve a model over OpenAI's protocol, until Ctrl-C or SIGTERM. Without a model it serves `demo`."""
     config = make_config({**engine, "model": _one_model(model, engine.get("model"))})
     setup_logging(config.log_level, config.log_format)
-    process = spawn_engine()  # it loads its libraries while this process does
+    # It loads its libraries while this process does; a device that was named knows best what it needs.
+    process = spawn_engine(("torch",) if config.device == "auto" else ())
     from anychip_api.options import ServerOptions
     from anychip_api.server import serve as run_server
 

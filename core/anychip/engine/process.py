@@ -1,13 +1,16 @@
-"""The engine's own process: `python -m anychip.engine.process FD`, FD being its end of a socket pair."""
+"""The engine's own process: `python -m anychip.engine.process FD [MODULE ...]`, FD being its end of a socket pair."""
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import importlib
 import signal
 import socket
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 
 from anychip.engine.channel import Channel, PeerGoneError
 from anychip.engine.engine import Engine
@@ -20,10 +23,14 @@ IDLE_SECONDS = 1.0
 """Quiet time after which all blocks are recounted."""
 
 
-def main(descriptor: int) -> int:
-    """Serve one client until it goes away; the exit status."""
+def main(descriptor: int, modules: Sequence[str] = ()) -> int:
+    """Serve one client until it goes away, having imported `modules` before it says anything; the exit status."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the client decides what Ctrl-C ends
     channel = Channel(socket.socket(fileno=descriptor))
+    gc.disable()  # importing torch makes objects by the hundred thousand, of which none is garbage
+    for name in modules:
+        with contextlib.suppress(ImportError):  # who needs it will say so
+            importlib.import_module(name)
     try:
         _serve(channel)
     except PeerGoneError:
@@ -41,7 +48,6 @@ def _serve(channel: Channel) -> None:
     start = decode_to_engine(_first(channel))
     assert isinstance(start, Start), "the first message must be Start"
     setup_logging(start.config.log_level, start.config.log_format)
-    gc.disable()  # importing torch makes objects by the hundred thousand, of which none is garbage
     engine = Engine(start.config, _Reporter(channel))
     gc.freeze()  # nor will be while the engine runs: collections skip them
     gc.enable()
@@ -104,4 +110,4 @@ def _fail(channel: Channel, failure: Failure) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1])))
+    sys.exit(main(int(sys.argv[1]), sys.argv[2:]))

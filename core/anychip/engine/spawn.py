@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anychip.config import engine_environment
@@ -18,10 +19,10 @@ class EngineProcess:
     socket: socket.socket
 
 
-def spawn_engine() -> EngineProcess:
-    """Start the process. It imports its libraries while the caller goes on."""
+def spawn_engine(modules: Sequence[str] = ()) -> EngineProcess:
+    """Start the process. It imports its libraries, and the `modules` it is likely to need, while the caller goes on."""
     ours, theirs = socket.socketpair()
-    command = [sys.executable, "-m", "anychip.engine.process", str(theirs.fileno())]
+    command = [sys.executable, "-m", "anychip.engine.process", str(theirs.fileno()), *modules]
     process = subprocess.Popen(
         command,
         pass_fds=(theirs.fileno(),),
