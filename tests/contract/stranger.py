@@ -9,8 +9,9 @@ import time
 import urllib.request
 from pathlib import Path
 
-LIMIT = 240
-SCRIPTS = {"pip": "pip", "pytest": "pytest", "anychip": "anychip"}
+LIMIT = 600
+"""Seconds that a command may take on a slow and busy machine."""
+SCRIPTS = ("pip", "pytest", "anychip")
 
 
 class Stranger:
@@ -26,7 +27,7 @@ class Stranger:
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "environment"], check=True)
         self._variables = {
             **os.environ,
-            "PATH": f"{self.python.parent}:{os.environ['PATH']}",
+            "PATH": f"{self.python.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}",
             "PIP_NO_BUILD_ISOLATION": "0",  # pip's way to say: none
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             "OMP_NUM_THREADS": "1",
@@ -35,9 +36,9 @@ class Stranger:
         purelib = self.shell("python -c \"import sysconfig; print(sysconfig.get_paths()['purelib'])\"").strip()
         below = "".join(f"import site; site.addsitedir({path!r})\n" for path in site.getsitepackages())
         (Path(purelib) / "below.pth").write_text(below)
-        for name, module in SCRIPTS.items():
+        for name in SCRIPTS:
             script = self.python.parent / name
-            script.write_text(f'#!/bin/sh\nexec "{self.python}" -m {module} "$@"\n')
+            script.write_text(f'#!/bin/sh\nexec "{self.python}" -m {name} "$@"\n')
             script.chmod(0o755)
 
     def shell(self, text):

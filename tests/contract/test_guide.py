@@ -24,6 +24,9 @@ SOME = ("L0", "L3 sampling: top_k", "L4 completion", "L4 over HTTP")
 """Checks of the example; the package that was written is one like it, and runs them all."""
 
 
+pytestmark = pytest.mark.timeout(1800)
+
+
 @pytest.fixture(scope="module")
 def stranger(tmp_path_factory):
     """Somebody in a folder that has the repository's examples."""
@@ -66,7 +69,7 @@ def test_the_package_follows_our_own_rules(stranger):
     stranger.shell("anychip new-platform neat && cd anychip-neat && ruff check . && ruff format --check .")
     stranger.shell(f"ruff check --config {ROOT}/pyproject.toml anychip-neat/anychip_neat")
     options = f"--config-file {ROOT}/pyproject.toml --cache-dir {ROOT}/.mypy_cache"
-    stranger.shell(f"python -m mypy {options} anychip-neat/anychip_neat")
+    stranger.shell(f"mypy {options} anychip-neat/anychip_neat")
 
 
 def test_the_example_is_installed_seen_asked_and_served(stranger):
