@@ -1,0 +1,1 @@
+"""Kernels in Pallas. They need JAX alone, and nothing here imports torch."""
