@@ -12,6 +12,7 @@ TIE = 1e-3
 
 class TestJax(PlatformSuite):
     platform = "jax"
+    steps = 60
 
 
 def continued(device, prompts, params, **options):

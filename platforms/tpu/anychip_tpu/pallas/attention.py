@@ -125,7 +125,7 @@ class _Reader(NamedTuple):
         """The first page that any of a piece's tokens sees."""
         if self.form.window is None:
             return 0
-        return jnp.maximum(self.position[piece] - self.form.window + 1, 0) // self.form.page_size
+        return jax.lax.div(jnp.maximum(self.position[piece] - self.form.window + 1, 0), self.form.page_size)
 
     def groups(self, piece: Any) -> Any:
         """Groups of pages that a piece reads."""
@@ -141,17 +141,18 @@ class _Reader(NamedTuple):
         self._each(piece, group, slot, lambda copy: copy.wait())
 
     def _each(self, piece: Any, group: Any, slot: Any, do: Any) -> None:
-        form, last = self.form, pl.cdiv(self.context[piece], self.form.page_size)
-        for index in range(form.pages):
-            page = self.first_page(piece) + group * form.pages + index
+        first = self.first_page(piece) + group * self.form.pages
+        count = jnp.minimum(pl.cdiv(self.context[piece], self.form.page_size) - first, self.form.pages)
 
-            @pl.when(page < last)
-            def _(index: int = index, page: Any = page) -> None:
-                block = self.tables[self.row[piece] * form.table + page]
-                entries = pl.ds(index * form.page_size, form.page_size)
-                for plane in range(2):
-                    target = self.buffers[plane].at[slot, :, entries]
-                    do(pltpu.make_async_copy(self.sources[plane].at[:, block], target, self.arrived.at[slot, plane]))
+        def copy(index: Any, _: Any) -> Any:
+            block = self.tables[self.row[piece] * self.form.table + first + index]
+            entries = pl.ds(pl.multiple_of(index * self.form.page_size, self.form.page_size), self.form.page_size)
+            for plane in range(2):
+                target = self.buffers[plane].at[slot, :, entries]
+                do(pltpu.make_async_copy(self.sources[plane].at[:, block], target, self.arrived.at[slot, plane]))
+            return 0
+
+        jax.lax.fori_loop(0, count, copy, 0)
 
 
 def _kernel(
@@ -177,11 +178,11 @@ def _kernel(
     piece = pl.program_id(0)
     reader = _Reader(form, tables, row, position, context, (k, v), (keys, values), arrived)
 
-    @pl.when(piece == 0)
-    def _() -> None:
+    def begin() -> None:
         next_slot[0] = 0
         reader.start(0, 0, 0)
 
+    pl.when(piece == 0)(begin)
     first, count = next_slot[0], reader.groups(piece)
     highest[...] = jnp.full_like(highest, LOWEST)
     mass[...] = jnp.zeros_like(mass)
@@ -189,15 +190,9 @@ def _kernel(
 
     def step(group: Any, _: Any) -> Any:
         slot, other = (first + group) % 2, (first + group + 1) % 2
-
-        @pl.when(group + 1 < count)
-        def _() -> None:
-            reader.start(piece, group + 1, other)
-
-        @pl.when((group + 1 == count) & (piece + 1 < total[0]))
-        def _() -> None:
-            reader.start(piece + 1, 0, other)
-
+        more = group + 1 < count
+        pl.when(more)(lambda: reader.start(piece, group + 1, other))
+        pl.when(~more & (piece + 1 < total[0]))(lambda: reader.start(piece + 1, 0, other))
         reader.wait(piece, group, slot)
         start = (reader.first_page(piece) + group * form.pages) * form.page_size
         for head in range(keys.shape[1]):
@@ -231,7 +226,7 @@ def _attend(
     dot = partial(jax.lax.dot_general, precision=precision, preferred_element_type=jnp.float32)
     scores = dot(q[0, head], keys[slot, head], (((1,), (1,)), ((), ()))) * form.scale
     if form.soft_cap is not None:
-        scores = form.soft_cap * (1 - 2 / (jnp.exp(2 / form.soft_cap * scores) + 1))  # a hyperbolic tangent
+        scores = form.soft_cap * jnp.tanh(scores / form.soft_cap)
     token = jax.lax.broadcasted_iota(jnp.int32, scores.shape, 0) & (form.size - 1)
     key = jax.lax.broadcasted_iota(jnp.int32, scores.shape, 1)
     seen = (ahead + key <= token) & (key < held)
