@@ -2,7 +2,8 @@
 
     python benchmarks/accuracy.py --model demo quantization=int8 quantization=int4,quantization_group_size=128
 
-Each argument is one way: engine options joined by commas. Prints the rows of a table.
+Each argument is one way: engine options joined by commas. Prints the rows of a table. `--reference` names another way
+to compare with, say `dtype=float32,quantization=int4,native_kernels=none`: the same rounded weights, in float32.
 """
 
 from __future__ import annotations
@@ -18,10 +19,14 @@ from anychip.testing.accuracy import WINDOW, Accuracy, compare, held_text
 from anychip.text.load import load_tokenizer
 
 
+def _options(way: str) -> dict[str, Any]:
+    return dict(option.split("=", 1) for option in way.split(","))
+
+
 def _row(way: str, found: Accuracy) -> str:
     change = 100 * (found.likelihood / found.reference_likelihood - 1)
     divergence = f"{found.mean_divergence:.5f} | {found.largest_divergence:.3f}"
-    likelihood = f"{found.likelihood:.4f} (float32 {found.reference_likelihood:.4f}, {change:+.2f}%)"
+    likelihood = f"{found.likelihood:.4f} (reference {found.reference_likelihood:.4f}, {change:+.2f}%)"
     return f"| {way} | {found.tokens} | {divergence} | {likelihood} |"
 
 
@@ -30,6 +35,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ways", nargs="*", default=["dtype=auto"], metavar="OPTION=VALUE,...")
     parser.add_argument("--model", default="demo")
+    parser.add_argument("--reference", default="dtype=float32", metavar="OPTION=VALUE,...")
     parser.add_argument("--tokens", type=int, default=4000)
     parser.add_argument("--device", default="auto")
     options = parser.parse_args(arguments)
@@ -44,9 +50,9 @@ def main(arguments: list[str]) -> int:
     assert tokenizer is not None, "the model has no tokenizer"
     tokens = tokenizer.encode(held_text()[: 8 * options.tokens])[: options.tokens]
     print("| way | tokens | mean KL divergence | largest | mean log-likelihood |\n|---|---|---|---|---|")
-    with LLM(**shared, dtype="float32") as reference:
+    with LLM(**shared, **_options(options.reference)) as reference:
         for way in options.ways:
-            with LLM(**shared, **dict(option.split("=", 1) for option in way.split(","))) as other:
+            with LLM(**shared, **_options(way)) as other:
                 found = compare(reference, other, tokens)
             print(_row(way, found), flush=True)
     return 0
