@@ -28,10 +28,10 @@ from tests.triton.launches import (
 )
 
 
-def compile_all(target: str) -> Iterator[Compiled]:
+def compile_all(target: str, head_sizes: list[int]) -> Iterator[Compiled]:
     """Each variant of each kernel."""
     use(target)
-    for dim in HEAD_SIZES:
+    for dim in head_sizes:
         attend(target, dim)
     attend_float32(target, 128)
     for cache_type in caches(target):
@@ -46,6 +46,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("targets", nargs="*", default=list(TARGETS))
     parser.add_argument("--variants", help="print each variant of kernels whose name holds this")
+    parser.add_argument("--heads", nargs="*", type=int, default=list(HEAD_SIZES), help="sizes of heads")
     arguments = parser.parse_args()
     seconds: dict[str, float] = {}
 
@@ -58,7 +59,7 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|---|")
     for target in arguments.targets:
         kernels: dict[str, list[Compiled]] = defaultdict(list)
-        for found in compile_all(target):
+        for found in compile_all(target, arguments.heads):
             kernels[found.name].append(found)
             if arguments.variants is not None and arguments.variants in found.name:
                 print(

@@ -6,15 +6,7 @@ cd "$(dirname "$0")/.."
 
 [ -d tests/triton ] || { echo "lane triton: did not run, there is no tests/triton here"; exit 0; }
 
-kept=${XDG_CACHE_HOME:-$HOME/.cache}/anychip-ci/triton-$(cat ci/lane_triton.sh ci/constraints.txt | sha256sum | cut -c -16)
-if [ ! -e "$kept/ready" ]; then
-  rm -rf "${kept%/*}"/triton-*  # those of older versions too
-  python3 -m venv "$kept"
-  "$kept/bin/pip" install -q -c ci/constraints.txt \
-    torch numpy msgspec pluggy tokenizers safetensors hypothesis pytest pytest-timeout setuptools triton==3.7.1
-  touch "$kept/ready"
-fi
-
+. ci/triton_environment.sh
 export PYTHONPATH=core:platforms/cuda:platforms/rocm:platforms/xpu TRITON_CACHE_DIR=$kept/compiled
 "$kept/bin/python" -c 'import torch, triton; print("lane triton: torch", torch.__version__, "triton", triton.__version__)'
 TRITON_INTERPRET=1 "$kept/bin/python" -m pytest -q tests/triton

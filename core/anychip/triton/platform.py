@@ -127,7 +127,7 @@ def use_device(kind: str, index: int, library: str, hidden_by: str) -> torch.dev
     count = module.device_count()
     if index >= count:
         raise UserError(
-            f"{library} offers {count} device(s) to this process, so there is no {kind}:{index}.",
+            f"{library} offers {count} device(s) to this process, none of them numbered {index}.",
             f"{hidden_by} may hide some; or choose another --device.",
         )
     device = torch.device(kind, index)
