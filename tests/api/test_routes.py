@@ -250,6 +250,7 @@ def test_metrics(server: RunningServer) -> None:
         "request_success_total",
         "num_preemptions_total",
         "cache_config_info",
+        "compiled_programs",
     ):
         assert re.search(rf'^anychip:{name}{{.*model_name="demo"', page.text, re.MULTILINE), name
 
