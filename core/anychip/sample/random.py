@@ -38,7 +38,7 @@ def uniforms(keys: torch.Tensor, positions: torch.Tensor, purpose: Purpose) -> t
     z = (z ^ _shift_right(z, 30)) * _signed(_FIRST)
     z = (z ^ _shift_right(z, 27)) * _signed(_SECOND)
     z = z ^ _shift_right(z, 31)
-    parts = torch.bitwise_and(torch.stack([z >> 40, z >> 16], dim=-1), 2**_BITS - 1)
+    parts = torch.bitwise_and(torch.stack([_shift(z, 40), _shift(z, 16)], dim=-1), 2**_BITS - 1)
     return parts.to(torch.float32).mul(2.0**-_BITS)
 
 
@@ -54,4 +54,9 @@ def _signed(value: int) -> int:
 
 def _shift_right(z: torch.Tensor, bits: int) -> torch.Tensor:
     """The unsigned shift, which torch does not have for int64."""
-    return torch.bitwise_and(z >> bits, 2 ** (64 - bits) - 1)
+    return torch.bitwise_and(_shift(z, bits), 2 ** (64 - bits) - 1)
+
+
+def _shift(z: torch.Tensor, bits: int) -> torch.Tensor:
+    """By name: torch-xla takes `>>` of a negative number for a division, which rounds towards 0."""
+    return torch.bitwise_right_shift(z, bits)

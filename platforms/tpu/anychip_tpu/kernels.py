@@ -9,11 +9,13 @@ from anychip.ops.op import Kernel
 from anychip.ops.registry import OPS
 from anychip.ops.static_attention import STATIC_ATTENTION
 from anychip_tpu.norm import layer_norm
+from anychip_tpu.tokens import greedy, sample
 
 _TRACED = {
     name: Kernel(op.reference)
     for name, op in OPS.items()
     if not op.composite and op.family != "attention" and name != "ragged_attention"
 }
-KERNELS: Mapping[str, Kernel] = MappingProxyType({**_TRACED, **STATIC_ATTENTION, "layer_norm": Kernel(layer_norm)})
+_OWN = {"layer_norm": Kernel(layer_norm), "greedy": Kernel(greedy), "sample": Kernel(sample)}
+KERNELS: Mapping[str, Kernel] = MappingProxyType({**_TRACED, **STATIC_ATTENTION, **_OWN})
 """Kernels by op name. Composites are their parts: XLA finds what to fuse itself."""
