@@ -1,8 +1,8 @@
 """Paged attention of a ragged batch, prompts and single tokens in one call.
 
-    keys, in HBM     k_pages[M, page, entry, D]        token p of a row: page block_tables[row, p // size], entry p % size
-    one copy         k_pages[:, page]  ->  buffer[slot, :, part of the group's entries]      all heads of a page at once
-    two slots        while one group of pages is multiplied, the next one, of this piece or of the piece after it, is read
+keys, in HBM     k_pages[M, page, entry, D]      token p of a row: page block_tables[row, p // size], entry p % size
+one copy         k_pages[:, page]  ->  buffer[slot, :, part of the group's entries]      all heads of a page at once
+two slots        while a group of pages is multiplied, the next one, of this piece or of the piece after, is read
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from anychip_tpu.pallas.pieces import cut, piece_count
+from anychip_tpu.pallas.pieces import cut
 
 LANES, SUBLANES = 128, 16
 KEYS = 256
@@ -196,7 +196,8 @@ def _kernel(
         reader.wait(piece, group, slot)
         start = (reader.first_page(piece) + group * form.pages) * form.page_size
         for head in range(keys.shape[1]):
-            _attend(form, head, slot, start - position[piece], context[piece] - start, q, keys, values, highest, mass, sums)
+            places = start - position[piece], context[piece] - start
+            _attend(form, head, slot, *places, q, keys, values, highest, mass, sums)
         return 0
 
     jax.lax.fori_loop(0, count, step, 0)

@@ -31,7 +31,7 @@ def piece_count(tokens: int, rows: int, size: int) -> int:
 
 
 def cut(query_starts: jax.Array, context_lengths: jax.Array, tokens: int, size: int) -> Pieces:
-    """Pieces of a step's T tokens. query_starts [R+1], context_lengths [R]; rows may be empty, tokens may be padding."""
+    """Pieces of a step's T tokens. query_starts [R+1], context_lengths [R]; rows may be empty, tokens padding."""
     count = piece_count(tokens, len(context_lengths), size)
     starts, lengths = query_starts[:-1], jnp.diff(query_starts)
     each = -(-lengths // size)
