@@ -10,8 +10,9 @@ import torch
 
 from anychip import LLM, SamplingParams
 from anychip.config import make_config
+from anychip.engine.batch import Batch
 from anychip.engine.locate import locate_model
-from anychip.plugin.contract import Step
+from anychip.runner.inputs import Computed
 
 PROMPTS = [
     "The capital of France is",
@@ -73,24 +74,19 @@ class Recorder:
 
     def __post_init__(self) -> None:
         runner: Any = self.llm.engine.runner
-        model, submit = runner.model, runner.submit
-        compute = model.logits
+        run = runner._run
         handles = self.llm.engine.scheduler.rows.handles
-        places: list[tuple[int, int]] = []
 
-        def note_batch(batch: Any) -> Step:
+        def note(batch: Batch, greedy: bool) -> Computed:
+            computed: Computed = run(batch, greedy)
             row_of_token = np.repeat(batch.rows, np.diff(batch.query_start))
-            places[:] = [(int(handles[row_of_token[at]]), int(batch.positions[at])) for at in batch.logits_at]
-            step: Step = submit(batch)
-            return step
+            places = [(int(handles[row_of_token[at]]), int(batch.positions[at])) for at in batch.logits_at]
+            if places:
+                assert computed.logits is not None
+                self.seen.update(zip(places, computed.logits.float().clone(), strict=True))
+            return computed
 
-        def note_logits(hidden: torch.Tensor) -> torch.Tensor:
-            logits: torch.Tensor = compute(hidden)
-            assert len(places) == len(logits)
-            self.seen.update(zip(places, logits.float().clone(), strict=True))
-            return logits
-
-        runner.submit, model.logits = note_batch, note_logits
+        runner._run = note
 
 
 def greedy(llm: LLM, prompts: list[list[int]], tokens: int) -> list[list[int]]:
