@@ -3,7 +3,7 @@ import torch
 from tests.platforms.cpu.native import VARIANTS, native_library
 
 from anychip.sample.choose import sample as reference
-from anychip_cpu.native.linear import NativeLinear
+from anychip_cpu.native.tokens import NativeTokens
 from anychip_cpu.sampling import sample
 
 
@@ -39,7 +39,7 @@ def test_each_row_is_decided_on_its_own():
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_the_native_kernel_draws_the_reference_s_tokens(name):
-    kernel = NativeLinear(native_library(name)).sample
+    kernel = NativeTokens(native_library(name)).sample
     generator = torch.Generator().manual_seed(3)
     for spread in (0.0, 0.01, 1.0, 5.0, 20.0):
         logits = torch.randn(60, 4001, generator=generator) * spread
@@ -54,6 +54,6 @@ def test_the_native_kernel_reports_what_is_no_number(name):
     logits = torch.zeros(2, 100)
     logits[0, 40] = float("nan")
     ones, numbers = torch.ones(2), torch.rand(2, 2)
-    kernel = NativeLinear(native_library(name)).sample
+    kernel = NativeTokens(native_library(name)).sample
     highest = kernel(logits, ones, torch.zeros(2, dtype=torch.int32), ones, 1 - ones, numbers, 0)[1]
     assert highest.isnan().tolist() == [True, False]
