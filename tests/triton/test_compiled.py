@@ -34,7 +34,7 @@ ATTENTION = [
     if dim in (128, 256) or target in {"sm_80", "sm_90", "sm_100", "gfx942"}
 ]
 """The other head sizes of other targets take minutes: benchmarks/triton_targets.py compiles them all."""
-SPILLS = {("sm_80", "attend_queries"), ("sm_100", "attend_queries")}
+SPILLS = {("sm_80", "attend_queries"), ("sm_100", "attend_queries"), ("sm_100", "multiply_rounded")}
 """Tiles sized for larger register files."""
 TRIVIAL = 16
 """Bytes of stack that are one value kept across a loop, written and read once: of NVIDIA's compiler."""
