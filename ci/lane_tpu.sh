@@ -12,11 +12,7 @@ if [ ! -e "$kept/ready" ]; then
   exit
 fi
 
-site=$(mktemp -d)
-trap 'rm -rf "$site"' EXIT
-mkdir "$site/anychip_tpu-0.dist-info"  # the entry point, without an installation
-printf 'Metadata-Version: 2.1\nName: anychip-tpu\nVersion: 0\n' > "$site/anychip_tpu-0.dist-info/METADATA"
-printf '[anychip]\ntpu = anychip_tpu\n' > "$site/anychip_tpu-0.dist-info/entry_points.txt"
+. ci/entry_point.sh tpu
 export PYTHONPATH=$PWD:$PWD/core:$PWD/api:$PWD/platforms/tpu:$site ANYCHIP_RUNTIME=torch-xla-cpu
 # Programs that are compiled in half the time, and not so many kept that the process runs out of memory maps.
 export XLA_FLAGS="--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true" XLA_COMPILATION_CACHE_SIZE=256

@@ -12,11 +12,7 @@ if [ ! -e "$kept/ready" ]; then
   exit
 fi
 
-site=$(mktemp -d)
-trap 'rm -rf "$site"' EXIT
-mkdir "$site/anychip_xpu-0.dist-info"  # the entry point, without an installation
-printf 'Metadata-Version: 2.1\nName: anychip-xpu\nVersion: 0\n' > "$site/anychip_xpu-0.dist-info/METADATA"
-printf '[anychip]\nxpu = anychip_xpu\n' > "$site/anychip_xpu-0.dist-info/entry_points.txt"
+. ci/entry_point.sh xpu
 export PYTHONPATH=$PWD:core:api:platforms/xpu:$site TRITON_CACHE_DIR=$kept/compiled
 
 "$kept/ipex/bin/python" -c 'import torch; print("lane xpu: torch", torch.__version__)'
