@@ -33,16 +33,19 @@ def worst_batch(plan: KVPlan, pools: bool = False) -> Batch:
     table = np.zeros((len(lengths), max(counts)), np.int32)
     for row, count in enumerate(counts):
         table[row, :count] = np.arange(1, 1 + count)  # all rows write the same, as their tokens are
-    return _fresh_rows(lengths, table, len(plan.groups), RowSampling(seed=0, top_p=0.9), pools)
+    return fresh_batch(lengths, table, len(plan.groups), RowSampling(seed=0, top_p=0.9), pools)
 
 
 def first_batch(plan: KVPlan, pools: bool = False) -> Batch:
     """One token in one row, written to the null block."""
     table = np.zeros((1, 1), np.int32)
-    return _fresh_rows([1], table, len(plan.groups), RowSampling(seed=0, temperature=0.0), pools)
+    return fresh_batch([1], table, len(plan.groups), RowSampling(seed=0, temperature=0.0), pools)
 
 
-def _fresh_rows(lengths: list[int], table: np.ndarray, groups: int, sampling: RowSampling, pools: bool) -> Batch:
+def fresh_batch(
+    lengths: list[int], table: np.ndarray, groups: int, sampling: RowSampling, pools: bool = False
+) -> Batch:
+    """New rows of so many tokens, those with one first; `table` [rows, blocks] serves all groups."""
     query_start = np.cumsum([0, *lengths], dtype=np.int32)
     return Batch(
         step=0,

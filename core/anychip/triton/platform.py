@@ -10,27 +10,29 @@ import torch
 from anychip.config import EngineConfig
 from anychip.errors import UserError
 from anychip.ops.op import Kernel, OpSpec
-from anychip.plugin.contract import Capabilities, KVPlan, KVSpec, Memory, Pending, Runner
-from anychip.runner.captured import CapturedSteps, Sizes, sizes_up_to
+from anychip.plugin.contract import Capabilities, KVPlan, Memory, ModelSource, Pending, Runner
+from anychip.runner.captured import CapturedSteps
+from anychip.runner.host_pool import start_pool
 from anychip.runner.inputs import Forward, RunBatch
 from anychip.runner.platform import TorchPlatform
+from anychip.triton.absent import current_target
+from anychip.triton.ahead import Helpers, Work, start_helpers
 from anychip.triton.chip import Chip
 from anychip.triton.codes import prepare_codes
 from anychip.triton.copies import Fetched, send
 from anychip.triton.graphs import GraphKind, Graphs
-from anychip.triton.provider import MAX_HEAD_DIM, MIN_HEAD_DIM, TritonKernels
+from anychip.triton.provider import triton_kernels
+from anychip.triton.rehearsal import KernelsOf
+from anychip.triton.runner import TritonRunner
+from anychip.triton.sizes import captured_sizes, reads_paged
 from anychip.weights.weight import Weight
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-MAX_CAPTURED_ROWS = 512
-"""A larger decoding step is long enough for the host to launch it kernel by kernel."""
-MAX_CAPTURED_TOKENS = 8192
-"""The same for steps that compute prompts."""
-ROWS = (8, 40)
-"""Rows of captured steps that compute prompts, beside the most there can be."""
-_APART = 64
+
+SHARED_MEMORY = 1 << 20
+"""Of a program, when it is compiled ahead: what is too much for the device is found out by the launch."""
 
 
 class TritonPlatform(TorchPlatform):
@@ -40,10 +42,15 @@ class TritonPlatform(TorchPlatform):
     """
 
     def __init__(
-        self, device: torch.device, chip: Chip, capabilities: Capabilities, graphs: GraphKind | None = None
+        self,
+        device: torch.device,
+        chip: Chip,
+        capabilities: Capabilities,
+        graphs: GraphKind | None = None,
+        kernels_of: KernelsOf = triton_kernels,
     ) -> None:
         """Nothing is asked of the device yet. Without `graphs` every step is launched kernel by kernel."""
-        self.chip = chip
+        self.chip, self._kernels_of = chip, kernels_of
         self._device, self._capabilities, self._graphs = device, capabilities, graphs
         self._torch = torch.get_device_module(device)
 
@@ -70,7 +77,16 @@ class TritonPlatform(TorchPlatform):
     def runner(self, config: EngineConfig) -> Runner:
         """See `TorchPlatform.runner`; what an earlier model needed at its peak is forgotten."""
         self._torch.reset_peak_memory_stats(self._device)
-        return super().runner(config)
+        start_pool(config)
+        return TritonRunner(self, config, self._helpers)
+
+    def _helpers(self, config: EngineConfig, source: ModelSource) -> Helpers | None:
+        """Processes that compile ahead; none for a file whose formats only its weights tell."""
+        if source.kind == "gguf" and config.quantization is None:
+            return None
+        target = current_target(SHARED_MEMORY)
+        captures = self._graphs is not None
+        return start_helpers(Work(target, self.chip, self._capabilities, self._kernels_of, captures, config, source))
 
     def notes(self) -> tuple[str, ...]:
         """The GPU and the library in use."""
@@ -78,7 +94,7 @@ class TritonPlatform(TorchPlatform):
 
     def kernels(self, spec: OpSpec) -> Mapping[str, Kernel]:
         """Triton's, which leave large products to torch's library."""
-        return TritonKernels(self.chip).kernels(spec)
+        return self._kernels_of(self.chip, spec)
 
     def prepare_weight(self, weight: Weight, out: Weight | None = None) -> Weight:
         """Codes are packed; a reload packs anew and lets go of `out`."""
@@ -133,22 +149,3 @@ def use_device(kind: str, index: int, library: str, hidden_by: str) -> torch.dev
     device = torch.device(kind, index)
     module.set_device(device)
     return device
-
-
-def reads_paged(spec: KVSpec) -> bool:
-    """Whether attention over such a cache plans on the device, so that a captured step stays right."""
-    return all(MIN_HEAD_DIM <= plane.shape[-1] <= MAX_HEAD_DIM for plane in spec.planes if plane.name in ("k", "v"))
-
-
-def captured_sizes(plan: KVPlan) -> Sizes:
-    """Shapes of graphs: decoding steps, and others while the host may take longer to launch than the GPU to run."""
-    most = plan.max_num_seqs + 1
-    return Sizes(
-        single=sizes_up_to(min(plan.max_num_seqs, MAX_CAPTURED_ROWS)),
-        tokens=sizes_up_to(min(_padded(plan.max_num_batched_tokens), MAX_CAPTURED_TOKENS), _APART),
-        rows=tuple(sorted({*(rows for rows in ROWS if rows < most), most + (most % _APART == 0)})),
-    )
-
-
-def _padded(tokens: int) -> int:
-    return -(-tokens // _APART) * _APART

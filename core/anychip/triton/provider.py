@@ -72,6 +72,11 @@ class TritonKernels:
         }
 
 
+def triton_kernels(chip: Chip, spec: OpSpec) -> Mapping[str, Kernel]:
+    """A kernel by op name for one chip and model."""
+    return TritonKernels(chip).kernels(spec)
+
+
 def unsupported_weights(spec: OpSpec) -> list[str]:
     """Why the linear layers cannot serve a model."""
     return [f"weights in {name}" for name in spec.weight_formats if name not in FORMATS]

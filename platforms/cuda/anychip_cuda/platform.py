@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
 from anychip.engine.batch import Batch
-from anychip.ops.op import Kernel, OpSpec
 from anychip.plugin.contract import KVPlan
 from anychip.runner.captured import CapturedSteps
 from anychip.runner.inputs import Computed, Forward, RunBatch
 from anychip.triton.graphs import GraphKind
 from anychip.triton.platform import TritonPlatform, gpu_capabilities, use_device
 from anychip_cuda.chips import caches_of, chip_of, formats_of
-from anychip_cuda.prompts import PromptAttention, long_and_fresh
+from anychip_cuda.kernels import cuda_kernels
+from anychip_cuda.prompts import long_and_fresh
 
 GRAPHS = GraphKind(torch.cuda.CUDAGraph, {"capture_error_mode": "thread_local"})
 """Steps under way elsewhere in the process are none of a capture's business."""
@@ -30,13 +29,7 @@ class CudaPlatform(TritonPlatform):
         device = use_device("cuda", index, "CUDA", "CUDA_VISIBLE_DEVICES")
         level = torch.cuda.get_device_capability(device)
         capabilities = gpu_capabilities(formats_of(level), caches_of(level), "nccl")
-        super().__init__(device, chip_of(device), capabilities, GRAPHS)
-
-    def kernels(self, spec: OpSpec) -> Mapping[str, Kernel]:
-        """Triton's, which leave large products to cuBLAS and long prompts to cuDNN."""
-        kernels = super().kernels(spec)
-        paged = kernels["paged_attention"]
-        return {**kernels, "paged_attention": replace(paged, function=PromptAttention(paged.function).paged_attention)}
+        super().__init__(device, chip_of(device), capabilities, GRAPHS, cuda_kernels)
 
     def compile(self, step: Forward, plan: KVPlan) -> RunBatch:
         """Captured, but for long prompts: they have enough of the host."""

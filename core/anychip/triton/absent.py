@@ -1,0 +1,106 @@
+"""A GPU that is not there, for Triton: launches are compiled for it, as they would be on it, and then do nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from triton.backends.compiler import GPUTarget
+from triton.backends.driver import DriverBase
+from triton.compiler.compiler import max_shared_mem
+from triton.runtime.driver import driver
+
+MOST_THREADS = 1024
+"""Of a program, which Triton asks after loading it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A chip as Triton's compiler names it: backend (`cuda`, `hip`), architecture, threads of a warp."""
+
+    backend: str
+    architecture: int | str
+    lanes: int
+    shared_memory: int
+    """Bytes that a program may take; one that needs more is refused."""
+
+
+def current_target(shared_memory: int) -> Target:
+    """That of the GPU in use."""
+    found = driver.active.get_current_target()
+    return Target(found.backend, found.arch, found.warp_size, shared_memory)
+
+
+def use_absent(target: Target) -> None:
+    """Make a GPU that is not there the device of all of this process's launches."""
+    driver.set_active(AbsentDriver(target))
+    max_shared_mem.cache_clear()  # Triton asks a device once a process
+
+
+class _Loader:
+    """What Triton asks of a driver to load a kernel."""
+
+    def __init__(self, shared_memory: int) -> None:
+        self.shared_memory = shared_memory
+
+    def get_device_properties(self, device: int) -> dict[str, int]:
+        return {"max_shared_mem": self.shared_memory, "multiprocessor_count": 1, "warpSize": 32}
+
+    def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[int, int, int, int, int]:
+        return 1, 1, 0, 0, MOST_THREADS
+
+    def unload_module(self, module: int) -> None:
+        return
+
+
+class _Launcher:
+    """Launches nothing."""
+
+    def __init__(self, source: Any, metadata: Any) -> None:
+        return
+
+    def __call__(self, *arguments: Any) -> None:
+        return
+
+
+class AbsentDriver(DriverBase):  # type: ignore[misc]  # Triton has no types
+    """Triton's driver of one target."""
+
+    launcher_cls = _Launcher
+
+    def __init__(self, target: Target) -> None:
+        self.target = GPUTarget(target.backend, target.architecture, target.lanes)
+        self.utils = _Loader(target.shared_memory)
+
+    @classmethod
+    def is_active(cls) -> bool:
+        """Whether it can be used: always."""
+        return True
+
+    def map_python_to_cpp_type(self, ty: str) -> str:
+        """Nothing is made of the name."""
+        return ty
+
+    def get_current_target(self) -> GPUTarget:
+        """What is compiled for."""
+        return self.target
+
+    def get_current_device(self) -> int:
+        """The only one."""
+        return 0
+
+    def set_current_device(self, device: int) -> None:
+        """There is one."""
+
+    def get_current_stream(self, device: int = 0) -> int:
+        """No stream."""
+        return 0
+
+    def get_active_torch_device(self) -> torch.device:
+        """Tensors without memory do for what launches nothing."""
+        return torch.device("meta")
+
+    def get_benchmarker(self) -> Any:
+        """Nothing can be measured."""
+        raise AssertionError("nothing is measured on a GPU that is not there")

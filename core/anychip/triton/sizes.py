@@ -1,0 +1,34 @@
+"""Which steps are captured, and in what shapes."""
+
+from __future__ import annotations
+
+from anychip.plugin.contract import KVPlan, KVSpec
+from anychip.runner.captured import Sizes, sizes_up_to
+from anychip.triton.provider import MAX_HEAD_DIM, MIN_HEAD_DIM
+
+MAX_CAPTURED_ROWS = 512
+"""A larger decoding step is long enough for the host to launch it kernel by kernel."""
+MAX_CAPTURED_TOKENS = 8192
+"""The same for steps that compute prompts."""
+ROWS = (8, 40)
+"""Rows of captured steps that compute prompts, beside the most there can be."""
+_APART = 64
+
+
+def reads_paged(spec: KVSpec) -> bool:
+    """Whether attention over such a cache plans on the device, so that a captured step stays right."""
+    return all(MIN_HEAD_DIM <= plane.shape[-1] <= MAX_HEAD_DIM for plane in spec.planes if plane.name in ("k", "v"))
+
+
+def captured_sizes(plan: KVPlan) -> Sizes:
+    """Shapes of graphs: decoding steps, and others while the host may take longer to launch than the GPU to run."""
+    most = plan.max_num_seqs + 1
+    return Sizes(
+        single=sizes_up_to(min(plan.max_num_seqs, MAX_CAPTURED_ROWS)),
+        tokens=sizes_up_to(min(_padded(plan.max_num_batched_tokens), MAX_CAPTURED_TOKENS), _APART),
+        rows=tuple(sorted({*(rows for rows in ROWS if rows < most), most + (most % _APART == 0)})),
+    )
+
+
+def _padded(tokens: int) -> int:
+    return -(-tokens // _APART) * _APART
