@@ -1,4 +1,4 @@
-"""A device that is not there: launches compile for it, through Triton's own path, and then do nothing."""
+"""Targets without their devices, and what was compiled for them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 import triton
 from triton.backends.compiler import GPUTarget
-from triton.backends.driver import DriverBase
-from triton.compiler.compiler import max_shared_mem
-from triton.runtime.driver import driver
 
 import anychip.triton.programs
+from anychip.triton.absent import Target, use_absent
 from anychip_rocm.chips import CHIPS
 
 TARGETS = {
@@ -35,64 +32,6 @@ SHARED = {
     **{name: found.local_memory for name, found in CHIPS.items()},
 }
 CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
-
-
-class Loader:
-    """What Triton asks of a driver to load a kernel."""
-
-    def __init__(self, shared: int) -> None:
-        self.shared = shared
-
-    def get_device_properties(self, device: int) -> dict[str, int]:
-        return {"max_shared_mem": self.shared, "multiprocessor_count": 132, "warpSize": 32}
-
-    def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[int, int, int, int, int]:
-        return 1, 1, 0, 0, 1024
-
-
-class Launcher:
-    """Launches nothing."""
-
-    def __init__(self, source: Any, metadata: Any) -> None:
-        pass
-
-    def __call__(self, *arguments: Any) -> None:
-        pass
-
-
-class FakeDriver(DriverBase):
-    """A driver of one target."""
-
-    launcher_cls = Launcher
-
-    def __init__(self, name: str) -> None:
-        self.target = TARGETS[name]
-        self.utils = Loader(SHARED[name])
-
-    @classmethod
-    def is_active(cls) -> bool:
-        return True
-
-    def map_python_to_cpp_type(self, ty: str) -> str:
-        return ty
-
-    def get_current_target(self) -> GPUTarget:
-        return self.target
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def set_current_device(self, device: int) -> None:
-        pass
-
-    def get_current_stream(self, device: int = 0) -> int:
-        return 0
-
-    def get_active_torch_device(self) -> torch.device:
-        return torch.device("cpu")
-
-    def get_benchmarker(self) -> Any:
-        raise AssertionError("nothing is measured here")
 
 
 @dataclass(frozen=True)
@@ -126,8 +65,8 @@ def programs() -> dict[str, Any]:
 
 def use(target: str) -> None:
     """Make `target` the device, with nothing compiled for it yet."""
-    driver.set_active(FakeDriver(target))
-    max_shared_mem.cache_clear()  # Triton asks a device once a process
+    found = TARGETS[target]
+    use_absent(Target(found.backend, found.arch, found.warp_size, SHARED[target]))
     for program in programs().values():
         program.device_caches.clear()
 
