@@ -35,6 +35,13 @@ PATIENCE = 60.0
 """Seconds after which a start goes on without them."""
 START = b"start\n"
 """What a process says once everything a start needs is compiled or claimed."""
+DECIDE = (
+    *("task", "pooling", "dtype", "quantization", "quantization_group_size", "quantization_symmetric"),
+    *("block_size", "kv_cache_dtype", "max_num_seqs", "max_num_batched_tokens"),
+)
+"""Options that decide which kernels there are."""
+SMALL = 256 << 20
+"""Bytes of weights that are loaded before a helper has imported torch."""
 BACKENDS = ("cuda", "hip")
 """Triton's names of those that compile without a device."""
 
@@ -56,8 +63,8 @@ class Work:
         """The same for the same kernels, of the same Triton."""
         programs = sorted(Path(__file__).with_name("programs").glob("*.py"))
         ours = hashlib.sha256(b"".join(path.read_bytes() for path in programs)).hexdigest()
-        config = self.config.replace("work", hf_token=None)
-        what = (ours, triton.__version__, torch.__version__, self.target, self.chip, config, self.source.config)
+        options = [getattr(self.config, field) for field in DECIDE]
+        what = (ours, triton.__version__, torch.__version__, self.target, self.chip, options, self.source.config)
         return hashlib.sha256(repr(what).encode()).hexdigest()[:32]
 
     @property
@@ -111,7 +118,9 @@ class Helpers:
 def start_helpers(work: Work) -> Helpers | None:
     """Processes for all processors but one; None where there is nothing to gain."""
     count = min(MOST, len(os.sched_getaffinity(0)) - 1)
-    if count < 1 or work.target.backend not in BACKENDS or work.marker.exists():
+    stored = sum(path.stat().st_size for path in work.source.path.glob("*.safetensors"))
+    small = 0 < stored < SMALL
+    if small or count < 1 or work.target.backend not in BACKENDS or work.marker.exists():
         return None
     return Helpers(work, count)
 
