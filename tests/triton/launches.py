@@ -135,7 +135,10 @@ def choose(target: str) -> None:
     ops = ops_for(target, OpSpec("bfloat16", 1024, 16, 8, 128, 1000, 2048))
     logits = torch.zeros(2, 151936)
     ops.greedy(logits)
+    rows, newest = torch.zeros(2, dtype=torch.int32), torch.zeros(3, dtype=torch.int32)
+    ops.take_highest(logits, rows, newest)
     for candidates in (0, 50):
+        ops.take_drawn(logits, rows.long(), rows, *(torch.ones(2) for _ in range(4)), candidates, rows, newest)
         ops.sample(logits, *(torch.ones(2) for _ in range(4)), torch.ones(2, 2), candidates)
 
 

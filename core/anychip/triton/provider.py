@@ -68,6 +68,8 @@ class TritonKernels:
                 route=experts.route,
                 greedy=sampling.greedy,
                 sample=sampling.sample,
+                take_highest=sampling.take_highest,
+                take_drawn=sampling.take_drawn,
             ),
         }
 

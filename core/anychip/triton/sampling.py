@@ -1,4 +1,4 @@
-"""Launching the choice of a token: two launches for the highest logit, one for a draw."""
+"""Launching the choice of a token and its note: two launches for the highest logit, one for a draw."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from anychip.sample import choose
+from anychip.sample import choose, take
 from anychip.sample.choose import BLOCK
 from anychip.triton.chip import Chip
 from anychip.triton.programs.greedy import choose_peak, find_peaks
@@ -14,6 +14,19 @@ from anychip.triton.programs.sample import draw_tokens
 
 PART = 2048
 """Tokens of the vocabulary that a program of `find_peaks` looks at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draw:
+    """Where random numbers come from and where tokens go: `numbers` and `highest` for `sample`, else the rest."""
+
+    ids: torch.Tensor
+    numbers: torch.Tensor | None = None
+    highest: torch.Tensor | None = None
+    keys: torch.Tensor | None = None
+    positions: torch.Tensor | None = None
+    rows: torch.Tensor | None = None
+    newest: torch.Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +41,15 @@ class Sampling:
 
     def greedy(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """See anychip.sample.choose.greedy."""
-        rows, vocabulary = logits.shape
-        parts, device = -(-vocabulary // PART), logits.device
-        values = torch.empty(rows, parts, dtype=torch.float32, device=device)
-        tokens = torch.empty(rows, parts, dtype=torch.int32, device=device)
-        ids, highest = _chosen(rows, device)
-        if rows:
-            find_peaks[(rows, parts)](
-                logits, values, tokens, logits.stride(0), V=vocabulary, BLOCK=PART, **self.chip.order
-            )
-            choose_peak[(rows,)](values, tokens, ids, highest, parts, BLOCK=_power(parts), **self.chip.order)
+        ids, highest = _chosen(logits)
+        self._highest(logits, ids, highest, None, None)
         return ids, highest
+
+    def take_highest(self, logits: torch.Tensor, rows: torch.Tensor, newest: torch.Tensor) -> torch.Tensor:
+        """See anychip.sample.take.take_highest."""
+        ids = _chosen(logits)[0]
+        self._highest(logits, ids, None, rows, newest)
+        return ids
 
     def sample(
         self,
@@ -51,24 +62,77 @@ class Sampling:
         candidates: int,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See anychip.sample.choose.sample."""
-        rows, vocabulary = logits.shape
-        if candidates >= vocabulary and rows <= self.sorted_rows:
-            return choose.sample(logits, temperature, top_k, top_p, min_p, numbers, candidates)
-        blocks = _power(-(-vocabulary // BLOCK))
-        sums = torch.empty(rows, blocks, dtype=torch.float32, device=logits.device)
-        ids, highest = _chosen(rows, logits.device)
-        if rows:
-            draw_tokens[(rows,)](
-                logits, temperature, top_k, top_p, min_p, numbers, sums, ids, highest, logits.stride(0), V=vocabulary,
-                TRUNCATE=candidates > 0, LANES=self.lanes, BLOCK=BLOCK, BLOCKS=blocks, TILE=min(blocks, 32),
-                num_warps=self.chip.tuning.warps(512), **self.chip.order,
-            )  # fmt: skip
+        parameters = temperature, top_k, top_p, min_p
+        if self._sorts(logits, candidates):
+            return choose.sample(logits, *parameters, numbers, candidates)
+        ids, highest = _chosen(logits)
+        self._draw(logits, parameters, candidates, Draw(ids=ids, numbers=numbers, highest=highest))
         return ids, highest
 
+    def take_drawn(
+        self,
+        logits: torch.Tensor,
+        keys: torch.Tensor,
+        positions: torch.Tensor,
+        temperature: torch.Tensor,
+        top_k: torch.Tensor,
+        top_p: torch.Tensor,
+        min_p: torch.Tensor,
+        candidates: int,
+        rows: torch.Tensor,
+        newest: torch.Tensor,
+    ) -> torch.Tensor:
+        """See anychip.sample.take.take_drawn."""
+        parameters = temperature, top_k, top_p, min_p
+        if self._sorts(logits, candidates):
+            return take.take_drawn(self, logits, keys, positions, *parameters, candidates, rows, newest)
+        ids = _chosen(logits)[0]
+        self._draw(
+            logits, parameters, candidates, Draw(ids=ids, keys=keys, positions=positions, rows=rows, newest=newest)
+        )
+        return ids
 
-def _chosen(rows: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    ids = torch.empty(rows, dtype=torch.int64, device=device)
-    return ids, torch.empty(rows, dtype=torch.float32, device=device)
+    def _sorts(self, logits: torch.Tensor, candidates: int) -> bool:
+        return candidates >= logits.shape[1] and logits.shape[0] <= self.sorted_rows
+
+    def _highest(
+        self,
+        logits: torch.Tensor,
+        ids: torch.Tensor,
+        highest: torch.Tensor | None,
+        rows: torch.Tensor | None,
+        newest: torch.Tensor | None,
+    ) -> None:
+        count, vocabulary = logits.shape
+        parts, device = -(-vocabulary // PART), logits.device
+        values = torch.empty(count, parts, dtype=torch.float32, device=device)
+        tokens = torch.empty(count, parts, dtype=torch.int32, device=device)
+        if count:
+            find_peaks[(count, parts)](
+                logits, values, tokens, logits.stride(0), V=vocabulary, BLOCK=PART, **self.chip.order
+            )
+            choose_peak[(count,)](
+                values, tokens, ids, highest, rows, newest, parts, TAKE=newest is not None, BLOCK=_power(parts),
+                **self.chip.order,
+            )  # fmt: skip
+
+    def _draw(self, logits: torch.Tensor, parameters: tuple[torch.Tensor, ...], candidates: int, draw: Draw) -> None:
+        count, vocabulary = logits.shape
+        blocks = _power(-(-vocabulary // BLOCK))
+        sums = torch.empty(count, blocks, dtype=torch.float32, device=logits.device)
+        if count:
+            draw_tokens[(count,)](
+                logits, *parameters, draw.numbers, draw.keys, draw.positions, sums, draw.ids, draw.highest, draw.rows,
+                draw.newest, logits.stride(0), V=vocabulary, TAKE=draw.newest is not None, TRUNCATE=candidates > 0,
+                LANES=self.lanes, BLOCK=BLOCK, BLOCKS=blocks, TILE=min(blocks, 32),
+                num_warps=self.chip.tuning.warps(512), **self.chip.order,
+            )  # fmt: skip
+
+
+def _chosen(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Room for a token and the highest logit of each row."""
+    ids = torch.empty(len(logits), dtype=torch.int64, device=logits.device)
+    return ids, torch.empty(len(logits), dtype=torch.float32, device=logits.device)
 
 
 def _power(count: int) -> int:

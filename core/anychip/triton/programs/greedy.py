@@ -5,6 +5,10 @@ import triton.language as tl
 
 from anychip.triton.programs.order import take_turn
 
+NOT_FINITE = tl.constexpr(-1)
+NOTHING_LEFT = tl.constexpr(-2)
+"""As in anychip.sample.take."""
+
 
 @triton.jit
 def find_peaks(logits, values, tokens, stride, V: tl.constexpr, OVERLAP: tl.constexpr, BLOCK: tl.constexpr):
@@ -19,15 +23,29 @@ def find_peaks(logits, values, tokens, stride, V: tl.constexpr, OVERLAP: tl.cons
 
 
 @triton.jit
-def choose_peak(values, tokens, ids, highest, parts, OVERLAP: tl.constexpr, BLOCK: tl.constexpr):
-    """ids [L] int64 and highest [L] float32 out of the parts."""
+def choose_peak(
+    values, tokens, ids, highest, rows, newest, parts, OVERLAP: tl.constexpr, TAKE: tl.constexpr, BLOCK: tl.constexpr
+):
+    """ids [L] int64 and highest [L] float32 out of the parts; with TAKE ids are noted instead, see `note`."""
     take_turn(OVERLAP)
     row, part = tl.program_id(0), tl.arange(0, BLOCK)
     x = tl.load(values + row * parts + part, part < parts, other=float("-inf"))
     token = tl.load(tokens + row * parts + part, part < parts, other=2147483647)
     value, best = _peak(x, token)
-    tl.store(ids + row, best.to(tl.int64))
-    tl.store(highest + row, value)
+    if TAKE:
+        note(row, best, value, ids, rows, newest)
+    else:
+        tl.store(ids + row, best.to(tl.int64))
+        tl.store(highest + row, value)
+
+
+@triton.jit
+def note(row, token, highest, ids, rows, newest):
+    """Leave a row's token in `ids`, or why there is none, and note it as the newest of its stable row."""
+    lost = tl.where(highest == float("-inf"), NOTHING_LEFT, NOT_FINITE)
+    taken = tl.where(tl.abs(highest) < float("inf"), token, lost)
+    tl.store(ids + row, taken.to(tl.int64))
+    tl.store(newest + tl.load(rows + row), tl.maximum(taken, 0).to(tl.int32))
 
 
 @triton.jit

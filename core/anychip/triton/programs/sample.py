@@ -8,21 +8,28 @@ that lane may have hidden a fourth, and the search is done again over the whole 
 import triton
 import triton.language as tl
 
+from anychip.triton.programs.greedy import note
 from anychip.triton.programs.order import take_turn
 
 INFINITE = tl.constexpr(0x7F800000)
 """The key of minus infinity."""
 BITS = tl.constexpr(31)
 STAGES = tl.constexpr(4)
+GOLDEN, FIRST = tl.constexpr(0x9E3779B97F4A7C15), tl.constexpr(0xBF58476D1CE4E5B9)
+SECOND, PURPOSES = tl.constexpr(0x94D049BB133111EB), tl.constexpr(16)
+"""As in anychip.sample.random."""
 
 
 @triton.jit
 def draw_tokens(
-    logits, temperatures, top_ks, top_ps, min_ps, numbers, sums, ids, highest_out, stride, V: tl.constexpr,
-    OVERLAP: tl.constexpr, TRUNCATE: tl.constexpr, LANES: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
-    TILE: tl.constexpr,
+    logits, temperatures, top_ks, top_ps, min_ps, numbers, keys, positions, sums, ids, highest_out, rows, newest,
+    stride, V: tl.constexpr, OVERLAP: tl.constexpr, TAKE: tl.constexpr, TRUNCATE: tl.constexpr, LANES: tl.constexpr,
+    BLOCK: tl.constexpr, BLOCKS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """ids [L] int64 and highest [L]; `sums` [L, BLOCKS] holds the weight of each block of BLOCK tokens meanwhile."""
+    """ids [L] int64 and highest [L]; `sums` [L, BLOCKS] holds the weight of each block of BLOCK tokens meanwhile.
+
+    With TAKE the numbers are those of `keys` at `positions`, and ids are noted, see `note`.
+    """
     take_turn(OVERLAP)
     row = tl.program_id(0)
     line = logits + row.to(tl.int64) * stride
@@ -48,9 +55,33 @@ def draw_tokens(
             if _hides(c, tl.maximum(_value(key), floor)):
                 key = _search(line, key, needed, floor, highest, temperature, True, V, LANES)
             floor = tl.maximum(floor, _value(key))
-    token = _draw(line, sums + row * BLOCKS, numbers + row * 2, floor, highest, temperature, V, BLOCK, BLOCKS, TILE)
-    tl.store(ids + row, token.to(tl.int64))
-    tl.store(highest_out + row, tl.where(broken, float("nan"), highest))
+    if TAKE:
+        one, two = _uniforms(tl.load(keys + row), tl.load(positions + row))
+    else:
+        one, two = tl.load(numbers + row * 2), tl.load(numbers + row * 2 + 1)
+    token = _draw(line, sums + row * BLOCKS, one, two, floor, highest, temperature, V, BLOCK, BLOCKS, TILE)
+    highest = tl.where(broken, float("nan"), highest)
+    if TAKE:
+        note(row, token, highest, ids, rows, newest)
+    else:
+        tl.store(ids + row, token.to(tl.int64))
+        tl.store(highest_out + row, highest)
+
+
+@triton.jit
+def _uniforms(key, position):
+    """Two numbers in [0, 1), as anychip.sample.random.uniforms for the purpose of sampling, which is 0."""
+    z = key.to(tl.uint64, bitcast=True) + position.to(tl.uint64) * PURPOSES * GOLDEN
+    z = (z ^ (z >> 30)) * FIRST
+    z = (z ^ (z >> 27)) * SECOND
+    z = z ^ (z >> 31)
+    return _fraction(z >> 40), _fraction(z >> 16)
+
+
+@triton.jit
+def _fraction(bits):
+    """The lowest 24 bits as a number in [0, 1)."""
+    return (bits & 0xFFFFFF).to(tl.int32).to(tl.float32) * 5.9604644775390625e-8
 
 
 @triton.jit
@@ -171,7 +202,7 @@ def _mass(line, limit, highest, temperature, V: tl.constexpr, LANES: tl.constexp
 
 @triton.jit
 def _draw(
-    line, sums, numbers, floor, highest, temperature, V: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
+    line, sums, one, two, floor, highest, temperature, V: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
     TILE: tl.constexpr,
 ):  # fmt: skip
     """A block with the first number, a token in it with the second, as anychip.sample.choose.draw."""
@@ -182,9 +213,9 @@ def _draw(
         weights = _weight(_read(line, token, highest, temperature, V), floor)
         tl.store(sums + block, tl.sum(weights, 1))
     tl.debug_barrier()  # each thread now reads what others wrote
-    block = _inverse(tl.load(sums + tl.arange(0, BLOCKS)), tl.load(numbers))
+    block = _inverse(tl.load(sums + tl.arange(0, BLOCKS)), one)
     weights = _weight(_read(line, block * BLOCK + inside, highest, temperature, V), floor)
-    return block * BLOCK + _inverse(weights, tl.load(numbers + 1))
+    return block * BLOCK + _inverse(weights, two)
 
 
 @triton.jit
