@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import socket
+import re
 import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -17,45 +17,39 @@ import httpx
 
 SCRIPT = Path(__file__).with_name("run_server.py")
 ENGINE = {"model": "demo", "max_model_len": 2048, "max_num_seqs": 4}
-START_LIMIT = 120
-QUIET_LIMIT = 5
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+LIMIT = 240
+"""Seconds of patience with a slow and busy machine; only a test that fails needs them."""
 
 
 class RunningServer:
-    """`run_server.py` in a process, with a client for it."""
+    """`run_server.py` in a process on a port that it finds itself, with a client for it."""
+
+    port: int
+    base: str
 
     def __init__(
         self, log: IO[bytes], engine: dict[str, Any] | None = None, tls: ssl.SSLContext | None = None, **options: Any
     ) -> None:
-        self.port = options.setdefault("port", free_port())
-        self.base = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
         self.log = Path(log.name)
-        arguments = [json.dumps({**ENGINE, **(engine or {})}), json.dumps(options)]
+        arguments = [json.dumps({**ENGINE, **(engine or {})}), json.dumps({"port": 0, **options})]
         self.process = subprocess.Popen([sys.executable, str(SCRIPT), *arguments], stdout=log, stderr=log)
-        self.http = httpx.Client(base_url=self.base, timeout=60, verify=tls or True)
+        self.http = httpx.Client(timeout=LIMIT, verify=tls or True)
 
     def wait_ready(self) -> None:
-        deadline = time.monotonic() + START_LIMIT
-        while time.monotonic() < deadline:
+        deadline = time.monotonic() + LIMIT
+        while not (served := re.search(r"Serving .* at (https?://127\.0\.0\.1:(\d+))", self.log.read_text())):
             assert self.process.poll() is None, f"the server ended early:\n{self.log.read_text()}"
-            try:
-                if self.http.get("/health").status_code == 200:
-                    return
-            except httpx.TransportError:
-                time.sleep(0.1)
-        raise AssertionError(f"the server is not ready after {START_LIMIT} s:\n{self.log.read_text()}")
+            assert time.monotonic() < deadline, f"the server is not ready after {LIMIT} s:\n{self.log.read_text()}"
+            time.sleep(0.05)
+        self.base, self.port = served[1], int(served[2])
+        self.http.base_url = self.base
+        assert self.http.get("/health").status_code == 200
 
     def stop(self) -> int:
         self.http.close()
         if self.process.poll() is None:
             self.process.terminate()
-        return self.process.wait(30)
+        return self.process.wait(LIMIT)
 
     def post(self, path: str, body: dict[str, Any] | str | bytes, **headers: str) -> httpx.Response:
         content = body if isinstance(body, (str, bytes)) else json.dumps(body)
@@ -109,13 +103,24 @@ class RunningServer:
                 total += float(line.rsplit(" ", 1)[1])
         return total
 
-    def wait_quiet(self, limit: float = QUIET_LIMIT) -> float:
-        """Wait until nothing runs or waits; returns how long that took."""
-        begin = time.monotonic()
-        while self.metric("num_requests_running") or self.metric("num_requests_waiting"):
-            assert time.monotonic() - begin < limit, "requests still run"
+    def wait_quiet(self) -> None:
+        """Wait until nothing runs or waits."""
+        self.wait_until(lambda: not (self.metric("num_requests_running") or self.metric("num_requests_waiting")))
+
+    def wait_until(self, happened: Callable[[], object]) -> None:
+        """Wait until something is the case."""
+        deadline = time.monotonic() + LIMIT
+        while not happened():
+            assert time.monotonic() < deadline, "it never happened"
             time.sleep(0.05)
-        return time.monotonic() - begin
+
+    @contextmanager
+    def cut_short(self) -> Iterator[None]:
+        """What is sent meanwhile ends early: nothing is left of it, and none of it came to its last token."""
+        done = self.metric("request_success_total", finished_reason="length")
+        yield
+        self.wait_quiet()
+        assert self.metric("request_success_total", finished_reason="length") == done
 
     def tokens(self, text: str) -> list[int]:
         return list(self.post("/tokenize", {"prompt": text, "add_special_tokens": False}).json()["tokens"])

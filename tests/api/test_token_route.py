@@ -86,10 +86,9 @@ def test_what_has_no_effect_is_named(server: RunningServer) -> None:
 def test_load_counts_requests(server: RunningServer) -> None:
     assert server.http.get("/load").json() == {"server_load": 0}
     body = {"token_ids": [5], "sampling_params": {"max_tokens": 1500, "ignore_eos": True}, "stream": True}
-    with send(server, GENERATE, body):
+    with server.cut_short(), send(server, GENERATE, body):
         wait_for(server, "num_requests_running", 1)
         assert server.http.get("/load").json() == {"server_load": 1}
-    assert server.wait_quiet() < 2
 
 
 def test_ping(server: RunningServer) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -13,7 +14,10 @@ from anychip.testing.tiny_model import write_tiny_model
 
 ANYCHIP = [sys.executable, "-m", "anychip"]
 ENVIRONMENT = {**os.environ, "HF_HUB_OFFLINE": "1", "COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"}
-LIMIT = 60
+LIMIT = 240
+"""Seconds of patience with a slow and busy machine; only a test that fails needs them."""
+SOON = 25
+"""Seconds for an end that was asked for: fewer than a server gives the requests that are open."""
 
 LLAMA = {
     "architectures": ["LlamaForCausalLM"],
@@ -68,7 +72,15 @@ def endless_model(folder: Path) -> Path:
 def children(process: int) -> list[int]:
     """Processes that `process` started and that still live."""
     lists = Path(f"/proc/{process}/task").glob("*/children")
-    return [int(word) for path in lists for word in path.read_text().split()]
+    return [int(word) for path in lists for word in read_proc(path).split()]
+
+
+def read_proc(path: Path) -> bytes:
+    """A file of /proc, empty once its process or thread has ended."""
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
 
 
 def wait_for_child(process: int) -> int:
@@ -76,17 +88,38 @@ def wait_for_child(process: int) -> int:
     deadline = time.monotonic() + LIMIT
     while time.monotonic() < deadline:
         for child in children(process):
-            if b"anychip.engine.process" in Path(f"/proc/{child}/cmdline").read_bytes():
+            if b"anychip.engine.process" in read_proc(Path(f"/proc/{child}/cmdline")):
                 return child
         time.sleep(0.02)
     raise AssertionError("no engine process was started")
 
 
-def is_gone(process: int) -> bool:
-    """Whether a process has ended; a moment is given for it."""
-    deadline = time.monotonic() + 5
+def wait_for_words(log: Path, pattern: str) -> str:
+    """The first match of a pattern in a log, once it is there."""
+    deadline = time.monotonic() + LIMIT
     while time.monotonic() < deadline:
-        if not Path(f"/proc/{process}").exists():
+        if found := re.search(pattern, log.read_text()):
+            return found[0]
+        time.sleep(0.02)
+    raise AssertionError(f"no {pattern!r} in\n{log.read_text()}")
+
+
+def is_gone(process: int) -> bool:
+    """Whether a process ends; one whose parent has not asked for its status yet has ended too."""
+    deadline = time.monotonic() + LIMIT
+    while time.monotonic() < deadline:
+        _, _, rest = read_proc(Path(f"/proc/{process}/stat")).rpartition(b") ")
+        if rest[:1] in (b"", b"Z", b"X"):
             return True
         time.sleep(0.05)
     return False
+
+
+def ended_with(process: subprocess.Popen[bytes]) -> int:
+    """What a shell reports for the end of a process, which comes soon.
+
+    CPython ends by the signal itself where Ctrl-C met code in `exec`, as a dataclass has while it is imported,
+    although the exception was caught. A shell reports the same for both.
+    """
+    process.communicate(timeout=SOON)
+    return process.returncode if process.returncode >= 0 else 128 - process.returncode

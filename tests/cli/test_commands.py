@@ -111,7 +111,8 @@ def test_ctrl_c_stops_an_answer_and_ctrl_d_leaves_the_chat(tmp_path: Path) -> No
     os.close(slave)
     read_until(master, b"> ")
     os.write(master, b"w5\n")
-    read_until(master, b" w")
+    read_until(master, b"\n")  # the question's own echo
+    read_until(master, b"w")
     os.killpg(process.pid, signal.SIGINT)
     read_until(master, b"[stopped]\r\n> ")
     os.write(master, b"\x04")

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
-import time
 
 import pytest
-from tests.cli.command import ENVIRONMENT, run
+from tests.cli.command import ENVIRONMENT, LIMIT, run
 
 from anychip.cli.app import COMMANDS
 from anychip.cli.fields import engine_fields, server_fields
 from anychip.version import __version__
 
 QUICK_SECONDS = 3
-"""Ten times what it takes on an idle machine."""
+"""Of a processor's time, which no waiting counts in; ten times what it takes."""
 
 
 def test_version() -> None:
@@ -39,13 +39,19 @@ try:
 finally:
     print("heavy:", sorted({{"torch", "transformers"}} & set(sys.modules)), file=sys.stderr)
 """
-    begin = time.monotonic()
+    begin = spent()
     done = subprocess.run(
-        [sys.executable, "-c", program], env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", program], env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=LIMIT
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines()[-1] == "heavy: []"
-    assert time.monotonic() - begin < QUICK_SECONDS
+    assert spent() - begin < QUICK_SECONDS
+
+
+def spent() -> float:
+    """Processor seconds of all processes that this one has waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def test_serve_has_a_flag_for_every_option() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import socket
 import statistics
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.api.running import RunningServer, free_port
+from tests.api.running import LIMIT, RunningServer
 from tests.operate.conftest import Serve
 
 from anychip.bench.ask import Outcome
@@ -41,7 +42,13 @@ def load(server: RunningServer, **options: Any) -> tuple[dict[str, Any], list[Ou
 @pytest.mark.parametrize("endpoint", ["completions", "chat"])
 @pytest.mark.parametrize("dataset", ["random", "shared-prefix"])
 def test_a_load_of_exact_lengths(plain_server: RunningServer, dataset: str, endpoint: str) -> None:
-    options = {"dataset": dataset, "endpoint": endpoint, "concurrency": 2, "prefix_len": 12, "goodput": ("ttft:9999",)}
+    options = {
+        "dataset": dataset,
+        "endpoint": endpoint,
+        "concurrency": 2,
+        "prefix_len": 12,
+        "goodput": ("ttft:999999",),
+    }
     report, outcomes = load(plain_server, **options)
     assert (report["completed"], report["failed"], report["model"]) == (8, 0, "null")
     assert report["output_tokens"] == 8 * 5
@@ -93,7 +100,7 @@ def test_the_command_writes_json_and_a_picture(plain_server: RunningServer, tmp_
     files = {"--output": tmp_path / "out.json", "--plot": tmp_path / "out.png"}
     flags = [f"{flag}={path}" for flag, path in files.items()]
     command = [sys.executable, "-m", "anychip", "bench", "serve", f"--url={plain_server.base}", "--requests=4", *flags]
-    done = subprocess.run([*command, "--output-len=3"], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([*command, "--output-len=3"], capture_output=True, text=True, timeout=LIMIT, check=False)
     assert done.returncode == 0, done.stderr
     assert "TTFT" in done.stdout
     report = json.loads(files["--output"].read_text())
@@ -111,8 +118,9 @@ def test_mistakes_are_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     for text in ("ttft", "speed:5", "ttft:fast"):
         with pytest.raises(UserError, match="goodput"):
             goals(LoadOptions(goodput=(text,)))
-    with pytest.raises(UserError, match="--url"):
-        run(LoadOptions(url=f"http://127.0.0.1:{free_port()}"), lambda done, failed: None)
+    with socket.socket() as silent, pytest.raises(UserError, match="--url"):
+        silent.bind(("127.0.0.1", 0))  # and does not listen
+        run(LoadOptions(url=f"http://127.0.0.1:{silent.getsockname()[1]}"), lambda done, failed: None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"anychip\[plot\]"):
         check_plot()

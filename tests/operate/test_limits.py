@@ -13,7 +13,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.api.running import RunningServer, read_events
+from tests.api.running import LIMIT, RunningServer, read_events
+from tests.api.test_case_i_disconnect import send, wait_for
 from tests.operate.conftest import Serve
 
 from anychip.errors import UserError
@@ -41,32 +42,28 @@ def server(serve: Serve) -> Iterator[RunningServer]:
 
 
 def test_a_full_queue_refuses_and_says_when_to_come_back(server: RunningServer) -> None:
-    with (
-        server.stream("/v1/completions", {**ENDLESS, "n": 2}) as first,
-        server.stream("/v1/completions", ENDLESS) as waiting,
-    ):
-        assert first.status_code == waiting.status_code == 200
-        lines = first.iter_lines()  # kept: an iterator that is dropped closes its connection
-        next(lines)
-        answer = server.post("/v1/completions", ENDLESS)
+    with server.cut_short(), send(server, "/v1/completions", {**ENDLESS, "n": 2}):
+        wait_for(server, "num_requests_running", 2)
+        with send(server, "/v1/completions", ENDLESS):
+            wait_for(server, "num_requests_waiting", 1)
+            answer = server.post("/v1/completions", ENDLESS)
         assert answer.status_code == 429
         assert 1 <= int(answer.headers["retry-after"]) <= 60
         error = answer.json()["error"]
         assert error["code"] == "queue_full"
         assert "--max-waiting" in error["message"]
-    server.wait_quiet()
     server.complete("w5")
 
 
 def test_a_deadline_of_the_request(server: RunningServer) -> None:
     begin = time.monotonic()
     answer = server.post("/v1/completions", {**ENDLESS, "request_timeout": 0.3})
-    assert 0.3 <= time.monotonic() - begin < 3
+    assert time.monotonic() - begin >= 0.3
     assert answer.status_code == 504
     assert answer.json()["error"]["code"] == "request_timeout"
     with server.stream("/v1/completions", {**ENDLESS, "request_timeout": 0.3}) as stream:
         events = list(read_events(stream.iter_lines()))
-    assert len(events) > 1
+    assert all(json.loads(event)["choices"] for event in events[:-1])
     assert json.loads(events[-1])["error"]["code"] == "request_timeout"
     server.wait_quiet()
     for wrong in (0, -1, "1", 1e999):
@@ -74,52 +71,48 @@ def test_a_deadline_of_the_request(server: RunningServer) -> None:
         assert server.refused("/v1/completions", body)["param"] == "request_timeout"
 
 
-def closed_after(connection: socket.socket) -> tuple[float, bytes]:
-    """Seconds until the other side closes, and what it said."""
-    begin, data = time.monotonic(), b""
-    connection.settimeout(10)
+def until_closed(connection: socket.socket) -> bytes:
+    """What the other side says before it closes."""
+    data = b""
+    connection.settimeout(LIMIT)
     try:
         while part := connection.recv(65536):
             data += part
     except ConnectionResetError:
         pass
-    return time.monotonic() - begin, data
+    return data
 
 
 @pytest.mark.parametrize("start", [b"", b"POST /v1/comp", HEAD, HEAD + b"x: " + b"y" * 1000])
 def test_a_head_that_does_not_end(server: RunningServer, start: bytes) -> None:
+    begin = time.monotonic()
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         connection.sendall(start)
-        seconds, _ = closed_after(connection)
-    assert SLOW * 0.5 < seconds < SLOW * 4
+        until_closed(connection)
+    assert time.monotonic() - begin > SLOW * 0.9
 
 
 def test_a_head_that_trickles(server: RunningServer) -> None:
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         connection.sendall(HEAD)
-        begin = time.monotonic()
-        with suppress(OSError):
-            while time.monotonic() - begin < 10:
+        with pytest.raises(OSError, match=r"reset|[Bb]roken"):
+            for _ in range(10 * LIMIT):
                 connection.sendall(b"a: b\r\n")
                 time.sleep(0.1)
-        assert time.monotonic() - begin < SLOW * 4
 
 
 def test_a_body_that_trickles(server: RunningServer) -> None:
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         connection.sendall(HEAD + b"content-type: application/json\r\ncontent-length: 100000\r\n\r\n{")
         connection.setblocking(False)
-        begin, data = time.monotonic(), b""
-        while not data and time.monotonic() - begin < 10:
+        deadline, data = time.monotonic() + LIMIT, b""
+        while not data and time.monotonic() < deadline:
             connection.send(b" ")
             time.sleep(0.1)
-            try:
+            with suppress(BlockingIOError):
                 data = connection.recv(65536)
-            except BlockingIOError:
-                continue
     assert b"408" in data.split(b"\r\n")[0]
     assert b'"message"' in data
-    assert time.monotonic() - begin < SLOW * 4
 
 
 def test_a_head_without_measure(server: RunningServer) -> None:
@@ -129,27 +122,25 @@ def test_a_head_without_measure(server: RunningServer) -> None:
                 connection.sendall(b"x-%d: %s\r\n" % (number, b"y" * 100) if number else HEAD)
         except OSError:
             pass
-        _, data = closed_after(connection)
+        data = until_closed(connection)
     assert data == b"" or b"431" in data.split(b"\r\n")[0]
 
 
 def test_a_client_that_does_not_read_is_sent_away(server: RunningServer) -> None:
     body = json.dumps({**ENDLESS, "stream": True}).encode()
     head = HEAD + b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
-    with socket.socket() as connection:
+    before = server.metric("request_success_total", finished_reason="abort")
+    with server.cut_short(), socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect(("127.0.0.1", server.port))
         connection.sendall(head + body)
-        deadline = time.monotonic() + 5
-        while server.metric("num_requests_running") < 1:
-            assert time.monotonic() < deadline
-        server.wait_quiet(20)
+        server.wait_until(lambda: server.metric("request_success_total", finished_reason="abort") == before + 1)
 
 
 def test_what_is_not_http(server: RunningServer) -> None:
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         connection.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n")
-        _, data = closed_after(connection)
+        data = until_closed(connection)
     assert data.startswith(b"HTTP/1.1 400")
     assert json.loads(data.split(b"\r\n\r\n")[1])["error"]["message"]
 
@@ -161,9 +152,7 @@ def test_500_connections_that_do_nothing_hurt_nobody(server: RunningServer) -> N
             connection.sendall(HEAD)
         for connection in idle[::3]:
             connection.shutdown(socket.SHUT_WR)
-        begin = time.monotonic()
         server.complete("w5")
-        assert time.monotonic() - begin < 1
     finally:
         for connection in idle:
             connection.close()

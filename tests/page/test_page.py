@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.api.running import RunningServer
+from tests.api.running import LIMIT, RunningServer
 from tests.operate.conftest import LENGTH, Serve, null_model, serve, write_null_model
 
 pytest.importorskip("selenium", reason="needs the package selenium")
@@ -61,7 +61,7 @@ def page(server: RunningServer, browser: Any) -> Any:
     return browser
 
 
-def until(condition: Callable[[], Any], seconds: float = 10) -> None:
+def until(condition: Callable[[], Any], seconds: float = LIMIT) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it never happened"
