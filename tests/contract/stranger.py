@@ -1,12 +1,11 @@
 """A new environment as somebody has it who follows the guide, and a shell in it."""
 
 import os
+import re
 import site
-import socket
 import subprocess
 import sys
 import time
-import urllib.request
 from pathlib import Path
 
 LIMIT = 600
@@ -52,30 +51,23 @@ class Stranger:
 
     def serve(self, line, ask):
         """Start a server by a line that says port 8000, on a free one; what `ask(address)` gives; then end it."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = str(probe.getsockname()[1])
-        command = ["bash", "-c", f"exec {line.replace('8000', port)}"]
+        command = ["bash", "-c", f"exec {line.replace('8000', '0')}"]
         log = self.work / "serve.log"
         with log.open("w") as stream:
             process = subprocess.Popen(command, cwd=self.work, env=self._variables, stdout=stream, stderr=stream)
         try:
-            wait_until_ready(f"http://127.0.0.1:{port}/health", process, log)
-            return ask(f"http://127.0.0.1:{port}")
+            return ask(address_in(log, process))
         finally:
             process.terminate()
-            process.wait(60)
+            process.wait(LIMIT)
 
 
-def wait_until_ready(address, process, log):
-    """Return once a server answers."""
+def address_in(log, process):
+    """Where a server answers, once its log says so."""
     deadline = time.monotonic() + LIMIT
     while time.monotonic() < deadline:
+        if found := re.search(r"http://127\.0\.0\.1:\d+", log.read_text()):
+            return found[0]
         assert process.poll() is None, log.read_text()
-        try:
-            urllib.request.urlopen(address, timeout=5).close()
-        except OSError:
-            time.sleep(0.2)
-        else:
-            return
+        time.sleep(0.1)
     raise AssertionError(f"the server is not ready:\n{log.read_text()}")

@@ -39,7 +39,7 @@ def complete(address):
     """The text of one completion."""
     body = json.dumps({"model": "demo", "prompt": "The capital of France is", "max_tokens": 8, "temperature": 0})
     request = urllib.request.Request(f"{address}/v1/completions", body.encode(), {"content-type": "application/json"})
-    with urllib.request.urlopen(request, timeout=120) as answer:
+    with urllib.request.urlopen(request, timeout=600) as answer:
         return json.load(answer)["choices"][0]["text"]
 
 

@@ -100,7 +100,7 @@ def test_a_grammar_that_cannot_go_on_is_the_requests_fault(start: Start) -> None
 def test_others_run_while_a_grammar_is_compiled(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = threading.Event()
     compile_now = Grammars._compile
-    monkeypatch.setattr(Grammars, "_compile", lambda self, text: gate.wait(30) and compile_now(self, text))
+    monkeypatch.setattr(Grammars, "_compile", lambda self, text: gate.wait(240) and compile_now(self, text))
     llm = start()
     inputs, engine = llm._inputs, llm.engine
     submits: list[Submit] = [inputs.prepare([9, 9], params).submits[0] for params in (BOUND, FREE)]

@@ -47,7 +47,7 @@ def test_a_load_of_exact_lengths(plain_server: RunningServer, dataset: str, endp
         "endpoint": endpoint,
         "concurrency": 2,
         "prefix_len": 12,
-        "goodput": ("ttft:999999",),
+        "goodput": ("ttft:99999",),
     }
     report, outcomes = load(plain_server, **options)
     assert (report["completed"], report["failed"], report["model"]) == (8, 0, "null")
@@ -118,9 +118,10 @@ def test_mistakes_are_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     for text in ("ttft", "speed:5", "ttft:fast"):
         with pytest.raises(UserError, match="goodput"):
             goals(LoadOptions(goodput=(text,)))
-    with socket.socket() as silent, pytest.raises(UserError, match="--url"):
+    with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))  # and does not listen
-        run(LoadOptions(url=f"http://127.0.0.1:{silent.getsockname()[1]}"), lambda done, failed: None)
+        with pytest.raises(UserError, match="--url"):
+            run(LoadOptions(url=f"http://127.0.0.1:{silent.getsockname()[1]}"), lambda done, failed: None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"anychip\[plot\]"):
         check_plot()

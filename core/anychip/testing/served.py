@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
-import socket
+import os
+import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -15,8 +18,9 @@ from anychip.testing.check import CheckFailedError, require
 from anychip.testing.subject import Subject
 
 HOST = "127.0.0.1"
-START_SECONDS = 120.0
-STOP_SECONDS = 30.0
+START_SECONDS = 240.0
+STOP_SECONDS = 60.0
+POLL_SECONDS = 0.05
 COMMAND = "from anychip.cli.main import main; main()"
 
 
@@ -25,18 +29,17 @@ class Served:
 
     def __init__(self, subject: Subject) -> None:
         self.status: int | None = None
-        with socket.socket() as probe:
-            probe.bind((HOST, 0))
-            self.port = int(probe.getsockname()[1])
-        options = subject.options(dtype=subject.dtype, port=self.port)
+        options = subject.options(dtype=subject.dtype, port=0, log_level="info")
         given = {name: value for name, value in options.items() if name != "model" and value is not None}
         flags = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
         command = [sys.executable, "-c", COMMAND, "serve", options["model"], *flags]
-        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        self._opened = contextlib.ExitStack()
+        self._log = self._opened.enter_context(tempfile.TemporaryFile())
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=self._log)
 
     def __enter__(self) -> Served:
         try:
-            self._wait_ready()
+            self._port = self._wait_ready()
         except BaseException:
             self._stop()
             raise
@@ -58,7 +61,7 @@ class Served:
         return "".join(choice["text"] for event in events for choice in event["choices"])
 
     def _post(self, body: Mapping[str, Any]) -> str:
-        connection = http.client.HTTPConnection(HOST, self.port, timeout=60)
+        connection = http.client.HTTPConnection(HOST, self._port, timeout=START_SECONDS)
         try:
             connection.request("POST", "/v1/completions", json.dumps(body), {"content-type": "application/json"})
             answer = connection.getresponse()
@@ -68,24 +71,18 @@ class Served:
         require(answer.status == http.client.OK, f"/v1/completions answered {answer.status}: {text}")
         return text
 
-    def _wait_ready(self) -> None:
+    def _wait_ready(self) -> int:
+        """The port, which the server finds itself, once it says that it serves there."""
         deadline = time.monotonic() + START_SECONDS
-        while not self._healthy():
+        while not (served := re.search(rf"http://{HOST}:(\d+)", self._said())):
             if self._process.poll() is not None:
-                assert self._process.stderr is not None, "it was opened with a pipe"
-                raise CheckFailedError(f"the server ended early:\n{self._process.stderr.read().decode()}")
+                raise CheckFailedError(f"the server ended early:\n{self._said()}")
             require(time.monotonic() < deadline, f"the server is not ready after {START_SECONDS:.0f} s")
-            time.sleep(0.1)
+            time.sleep(POLL_SECONDS)
+        return int(served[1])
 
-    def _healthy(self) -> bool:
-        connection = http.client.HTTPConnection(HOST, self.port, timeout=5)
-        try:
-            connection.request("GET", "/health")
-            return connection.getresponse().status == http.client.OK
-        except OSError:
-            return False
-        finally:
-            connection.close()
+    def _said(self) -> str:
+        return os.pread(self._log.fileno(), os.fstat(self._log.fileno()).st_size, 0).decode(errors="replace")
 
     def _stop(self) -> None:
         self._process.terminate()
@@ -94,5 +91,4 @@ class Served:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        if self._process.stderr is not None:
-            self._process.stderr.close()
+        self._opened.close()

@@ -24,11 +24,16 @@ int main() {
   stall(4);
   assert(crowd.members(4) == 4);                    // and so may two that are apart
   crowd.report(4, 1ms, 900us);
+  const auto begin = std::chrono::steady_clock::now();
   stall(4), stall(4);
-  assert(crowd.members(4) == 3);
+  const auto fewer = crowd.members(4);
   stall(3), stall(3), stall(2), stall(2), stall(1), stall(1);
-  assert(crowd.members(4) == 1);
-  assert(crowd.members(2) == 1);                    // never fewer
+  const auto one = crowd.members(4), never_fewer = crowd.members(2);
+  if (std::chrono::steady_clock::now() - begin < 100ms) {  // later it may try again already
+    assert(fewer == 3);
+    assert(one == 1);
+    assert(never_fewer == 1);
+  }
   std::this_thread::sleep_for(1s);
   while (crowd.members(4) < 4) continue;            // it ends, as each call takes one in
 }
