@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
-import os
 import re
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from anychip.testing.check import CheckFailedError, require
@@ -33,9 +31,9 @@ class Served:
         given = {name: value for name, value in options.items() if name != "model" and value is not None}
         flags = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
         command = [sys.executable, "-c", COMMAND, "serve", options["model"], *flags]
-        self._opened = contextlib.ExitStack()
-        self._log = self._opened.enter_context(tempfile.TemporaryFile())
-        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=self._log)
+        self._log = Path(options["model"]).with_name("serve.log")
+        with self._log.open("wb") as stream:
+            self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stream)
 
     def __enter__(self) -> Served:
         try:
@@ -74,15 +72,12 @@ class Served:
     def _wait_ready(self) -> int:
         """The port, which the server finds itself, once it says that it serves there."""
         deadline = time.monotonic() + START_SECONDS
-        while not (served := re.search(rf"http://{HOST}:(\d+)", self._said())):
+        while not (served := re.search(rf"http://{HOST}:(\d+)", self._log.read_text())):
             if self._process.poll() is not None:
-                raise CheckFailedError(f"the server ended early:\n{self._said()}")
+                raise CheckFailedError(f"the server ended early:\n{self._log.read_text()}")
             require(time.monotonic() < deadline, f"the server is not ready after {START_SECONDS:.0f} s")
             time.sleep(POLL_SECONDS)
         return int(served[1])
-
-    def _said(self) -> str:
-        return os.pread(self._log.fileno(), os.fstat(self._log.fileno()).st_size, 0).decode(errors="replace")
 
     def _stop(self) -> None:
         self._process.terminate()
@@ -91,4 +86,3 @@ class Served:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._opened.close()
