@@ -31,7 +31,7 @@ def _release_at_once(monkeypatch):
     leave = Scheduler._leave
 
     def hasty(self, row, leaving):
-        committed, self._committed_step = self._committed_step, self._step
+        committed, self._committed_step = self._committed_step, self._report.steps
         leave(self, row, leaving)
         self._committed_step = committed
 

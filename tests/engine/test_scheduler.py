@@ -1,5 +1,7 @@
 """One property of the scheduler each."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from tests.engine.harness import Harness, alone
@@ -86,6 +88,20 @@ def test_a_long_prompt_never_starves_rows_that_decode(depth):
         assert batch.rows[:3].tolist() == [0, 1, 2]
         assert batch.num_single >= 3
         assert batch.num_tokens == 8
+    _finish(harness)
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_steady_decoding_submits_one_batch_again_until_something_changes(depth):
+    harness = Harness(make_plan(80, budget=8), depth=depth)
+    harness.add(*(submit(handle, [handle], max_tokens=30) for handle in range(3)))
+    for _ in range(4):
+        harness.tick()
+    steps = [harness.tick() for _ in range(2 * harness.plan.block_size)]
+    assert sum(one is other for one, other in pairwise(steps)) >= harness.plan.block_size
+    harness.add(submit(3, [1], max_tokens=2))
+    assert harness.tick() is not steps[-1]
+    harness.scheduler.abort([1])
     _finish(harness)
 
 

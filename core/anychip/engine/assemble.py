@@ -10,19 +10,30 @@ from anychip.engine.batch import PENDING, Batch, Int32
 from anychip.engine.request import Rows
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StepRecord:
     """What the scheduler has to remember of a step until its result is there."""
 
     step: int
     rows: Int32
     """[R] rows scheduled."""
-    ends: Int32
-    """[R] tokens of each row in the cache once the step is done."""
     sampled: Int32
     """[S] rows that sample, or pool, in batch order."""
-    positions: Int32
-    """[S] index in the row's tokens of what it samples."""
+    first_ends: Int32
+    first_positions: Int32
+    """`ends` and `positions` of the step with which a run of equal steps began."""
+    later: int = 0
+    """How many steps after that one this is."""
+
+    @property
+    def ends(self) -> Int32:
+        """[R] tokens of each row in the cache once the step is done."""
+        return self.first_ends + self.later
+
+    @property
+    def positions(self) -> Int32:
+        """[S] index in the row's tokens of what it samples."""
+        return self.first_positions + self.later
 
 
 def assemble(
@@ -50,13 +61,13 @@ def assemble(
         positions=positions,
         query_start=query_start,
         seq_lens=ends,
-        block_tables=tuple(_lines(table, rows, width) for table in tables),
+        block_tables=tuple(table_lines(table, rows, width) for table in tables),
         rows=rows,
         logits_at=logits_at,
         targets=targets,
         num_single=num_single,
     )
-    record = StepRecord(step, rows, ends, sampled, sampled_at)
+    record = StepRecord(step, rows, sampled, ends, sampled_at)
     _advance(state, record)
     return batch, record
 
@@ -81,8 +92,8 @@ def _sampling(state: Rows, rows: Int32, ends: Int32, last: Int32) -> tuple[Int32
 
 
 def _advance(state: Rows, record: StepRecord) -> None:
-    state.num_computed[record.rows] = record.ends
-    state.tokens[record.sampled, record.positions] = PENDING
+    state.num_computed[record.rows] = record.first_ends
+    state.tokens[record.sampled, record.first_positions] = PENDING
     state.num_tokens[record.sampled] += 1
     state.last_step[record.rows] = record.step
 
@@ -95,7 +106,7 @@ def _token_positions(rows: Int32, counts: Int32, starts: Int32, query_start: Int
     return np.repeat(rows, counts), np.repeat(starts, counts) + offset
 
 
-def _lines(table: Int32, rows: Int32, width: int) -> Int32:
+def table_lines(table: Int32, rows: Int32, width: int) -> Int32:
     """[R, width] the rows' lines: a view where the rows are the first ones in order, as they mostly are."""
     if rows[0] == 0 and rows[-1] == len(rows) - 1 and (len(rows) == 1 or (rows[1:] > rows[:-1]).all()):
         return table[: len(rows), :width]

@@ -91,11 +91,13 @@ class Batch:
     """One step: a ragged batch in which rows with a single token come first.
 
     The arrays are the scheduler's own and change at its next step: a runner copies what it needs before `submit`
-    returns.
+    returns. The same object may come again: then the arrays hold the next step, in which the same rows bring one token
+    and sample one, and what follows from rows and shapes may be kept.
     A step with no tokens is legal; it only admits and retires rows.
     """
 
     step: int
+    """Its number, or that of the first one where the batch comes again."""
     token_ids: Int32
     """[T] ids; PENDING where the device still holds the row's newest token."""
     positions: Int32

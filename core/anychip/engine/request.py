@@ -184,6 +184,14 @@ class Rows:
         heapq.heappush(self.free, row)
         return request
 
+    def check_integrity(self, active: set[int]) -> None:
+        """Recount the rows, of which `active` run; call it when no step is under way."""
+        assert self.num_left == 0, "a row that left was never released"
+        in_use = {row for row, request in enumerate(self.requests) if request is not None}
+        assert in_use == active, "rows in use are not the active rows"
+        assert in_use.isdisjoint(self.free), "a row is free and in use"
+        assert len(in_use) + len(self.free) == len(self.requests), "a row is lost"
+
     def _set_stop_ids(self, row: int, stop_ids: tuple[int, ...]) -> None:
         width = self.stop_ids.shape[1]
         if len(stop_ids) > width:

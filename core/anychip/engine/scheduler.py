@@ -6,7 +6,6 @@ Chunked prefill, prefix hits, preemption and recomputation all fall out of it; t
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -19,10 +18,12 @@ from anychip.cache.prefix import BlockHash
 from anychip.engine.assemble import StepRecord, assemble, share
 from anychip.engine.batch import AdmittedRow, Batch, Int32, StepResult
 from anychip.engine.commit import Outcome, computed, read_result
-from anychip.engine.messages import Finished, Scheduled, Stats, StepOutputs, Submit
+from anychip.engine.messages import Finished, Stats, StepOutputs, Submit
 from anychip.engine.policy import Policy
+from anychip.engine.report import Report
 from anychip.engine.request import Leaving, Request, Rows
 from anychip.engine.reuse import PrefixReuse
+from anychip.engine.steady import Steady, may_repeat
 from anychip.engine.waiting import WaitingQueue
 from anychip.plugin.contract import KVPlan
 
@@ -43,35 +44,23 @@ class Scheduler:
         self.requests: dict[int, Request] = {}
         self._active: Int32 = np.zeros(0, np.int32)
         """Rows that run, in the order of their requests' keys."""
+        self._steady: Steady | None = None
         self._retired: list[int] = []
         self._arrivals = 0
-        self._step = 0
         self._committed_step = 0
         self._preempting = 0
         """Rows that left and will wait again once a step under way is done."""
-        self._scheduled: list[Scheduled] = []
-        self._finished: list[Finished] = []
-        self._queries = self._hits = self._preemptions = self._last_tokens = 0
+        self._report = Report(self.cache)
 
     @property
     def has_work(self) -> bool:
         """Whether a further `schedule` may still have something to do, or something is left to say."""
-        return bool(len(self._active) or len(self.waiting) or self._finished)
+        return bool(len(self._active) or len(self.waiting) or self._report.finished)
 
     @property
     def stats(self) -> Stats:
         """Counters now."""
-        return Stats(
-            running=len(self._active),
-            waiting=len(self.waiting),
-            blocks_used=self.cache.num_used,
-            blocks=self.cache.num_usable,
-            prefix_queries_total=self._queries,
-            prefix_hits_total=self._hits,
-            preemptions_total=self._preemptions,
-            steps_total=self._step,
-            scheduled_tokens=self._last_tokens,
-        )
+        return self._report.stats(len(self._active), len(self.waiting))
 
     def add(self, message: Submit, follower: Follower | None = None) -> None:
         """Queue a sequence, which may follow a grammar. The client has checked that it fits `max_model_len`."""
@@ -103,27 +92,39 @@ class Scheduler:
 
     def schedule(self) -> tuple[Batch, StepRecord] | None:
         """The next step, or None when there is nothing that could run now."""
-        preemptions = self._preemptions
+        if self._steady is not None:
+            if self._goes_on(self._steady):
+                self._report.steps += 1
+                return self._steady.batch, self._steady.record(self._report.steps)
+            self._settle()
+        preemptions = self._report.preemptions
         rows, counts = self._continue_running()
-        roomy = self._preemptions == preemptions and self._preempting == 0
+        roomy = self._report.preemptions == preemptions and self._preempting == 0
         admitted, new_rows, new_counts = self._admit(counts) if roomy and len(self.waiting) else ([], [], [])
         if new_rows:
             rows = np.concatenate([rows, np.array(new_rows, np.int32)])
             counts = np.concatenate([counts, np.array(new_counts, np.int32)])
         if len(rows) == 0:
             return None
-        self._step += 1
+        self._report.steps += 1
         tables = tuple(group.table for group in self.cache.groups)
-        batch, record = assemble(self.rows, rows, counts, tables, self.plan.block_size, self._step)
-        self._last_tokens = batch.num_tokens
+        batch, record = assemble(self.rows, rows, counts, tables, self.plan.block_size, self._report.steps)
+        self._report.last_tokens = batch.num_tokens
         if admitted or self._retired:
             batch = replace(batch, admitted=tuple(admitted), retired=tuple(self._retired))
             self._retired = []
+        elif not self._waits() and len(rows) == len(self._active) and may_repeat(batch, self.rows, self.cache):
+            self._steady = Steady(self.rows, self.cache, batch, record)
         return batch, record
 
     def commit(self, record: StepRecord, result: StepResult) -> StepOutputs:
         """Take in what a step brought; steps are committed in order."""
         self._committed_step = record.step
+        steady = self._steady
+        if steady is not None and record.step >= steady.first.step and steady.note(record, result):
+            if steady.fills(record):
+                self.reuse.publish(record.rows, record.ends)
+            return self._outputs(Outcome(steady.handles, steady.token_start, result.token_ids.tobytes()))
         rows, ends = computed(self.rows, record, result)
         outcome = read_result(self.rows, record, result)
         self.reuse.publish(rows, ends)
@@ -136,27 +137,38 @@ class Scheduler:
 
     def report(self) -> StepOutputs | None:
         """What is left to say without a step: aborts of waiting requests, mostly."""
-        if not (self._finished or self._scheduled):
+        if not self._report.waits:
             return None
         return self._outputs(Outcome())
 
     def check_integrity(self) -> None:
         """Recount rows and blocks; call it when no step is under way."""
-        assert self.rows.num_left == 0, "a row that left was never released"
-        in_use = {row for row, request in enumerate(self.rows.requests) if request is not None}
-        assert in_use == set(self._active.tolist()), "rows in use are not the active rows"
-        assert in_use.isdisjoint(self.rows.free), "a row is free and in use"
-        assert len(in_use) + len(self.rows.free) == self.plan.max_num_seqs, "a row is lost"
+        in_use = set(self._active.tolist())
+        self.rows.check_integrity(in_use)
         held = {row for group in self.cache.groups for row in np.flatnonzero(group.counts).tolist()}
         assert held <= in_use, "an empty row holds blocks"
         assert set(self.reuse.coming.values()) <= in_use, "an empty row has blocks coming"
         self.cache.check_integrity()
 
+    def _waits(self) -> bool:
+        """Whether a request may be taken up, or a row's end is still to be told."""
+        return bool(self._retired or (len(self.waiting) and self.rows.free))
+
+    def _goes_on(self, steady: Steady) -> bool:
+        known = self._committed_step == self._report.steps
+        return not self._waits() and steady.known == known and steady.advance()
+
+    def _settle(self) -> None:
+        """Go back to working each step out from the rows."""
+        if self._steady is not None:
+            self._steady.settle(self._report.steps, self._committed_step)
+            self._steady = None
+
     def _continue_running(self) -> tuple[Int32, Int32]:
         """Rows already running and how many tokens each computes."""
         state, active = self.rows, self._active
         if state.followed and self.policy.ahead > 1:
-            active = state.followable(active, self._step + 1 - self.policy.ahead)
+            active = state.followable(active, self._report.steps + 1 - self.policy.ahead)
         gap = np.minimum(state.num_tokens[active], state.limit[active] - 1) - state.num_computed[active]
         rows, counts = share(active, gap, self.plan.max_num_batched_tokens)
         lacking = self.cache.lacking(rows, state.num_computed[rows] + counts)
@@ -189,7 +201,7 @@ class Scheduler:
         return runs
 
     def _preempt(self, row: int) -> None:
-        self._preemptions += 1
+        self._report.preemptions += 1
         self._leave(row, Leaving.PREEMPTED)
 
     def _admit(self, running: Int32) -> tuple[list[AdmittedRow], list[int], list[int]]:
@@ -241,9 +253,7 @@ class Scheduler:
         self.reuse.announce(request, len(reused))
         if not request.started:
             request.started = True
-            self._scheduled.append(Scheduled(request.handle, cached, time.monotonic() - request.arrived))
-            self._queries += request.prompt_length
-            self._hits += cached
+            self._report.started(request, cached)
         return row
 
     def _sort_active(self, new_rows: list[int]) -> None:
@@ -252,13 +262,14 @@ class Scheduler:
         self._active = np.array(rows, np.int32)
 
     def _end(self, request: Request, finished: Finished) -> None:
-        self._finished.append(finished)
+        self._report.finished.append(finished)
         del self.requests[request.handle]
         if request.row >= 0:
             self._leave(request.row, Leaving.FINISHED)
 
     def _leave(self, row: int, leaving: Leaving) -> None:
         """Stop running a row; its blocks come back at once if no step under way names them."""
+        self._settle()
         before = self.rows.leaving[row]
         self.rows.leaving[row] = leaving
         self._preempting += (leaving == Leaving.PREEMPTED) - int(before == Leaving.PREEMPTED)
@@ -286,15 +297,4 @@ class Scheduler:
             self.waiting.push(request)
 
     def _outputs(self, outcome: Outcome) -> StepOutputs:
-        scheduled, self._scheduled = tuple(self._scheduled), []
-        finished, self._finished = tuple(self._finished), []
-        return StepOutputs(
-            handles=outcome.handles,
-            token_start=outcome.token_start,
-            token_ids=outcome.token_ids,
-            logprobs=outcome.logprobs,
-            vectors=outcome.vectors,
-            scheduled=scheduled,
-            finished=finished,
-            stats=self.stats,
-        )
+        return self._report.outputs(outcome, self.stats)

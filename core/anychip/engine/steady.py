@@ -1,0 +1,118 @@
+"""Steady decoding: the same rows each gain a token, step after step, and only what changes is worked out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from anychip.cache.manager import CacheManager
+from anychip.engine.assemble import StepRecord, table_lines
+from anychip.engine.batch import PENDING, Batch, StepResult
+from anychip.engine.request import Rows
+
+
+def may_repeat(batch: Batch, state: Rows, cache: CacheManager) -> bool:
+    """Whether the step after `batch`, in which all rows run, may be the same with one token more in each."""
+    if state.followed or not cache.groups or not batch.only_samples:
+        return False
+    return np.count_nonzero(batch.token_ids == PENDING) in (0, batch.num_rows)
+
+
+class Steady:
+    """A run of steps after one in which every row brought one token and samples the next.
+
+    They share one `Batch`, whose arrays advance in place. `Rows` hears only of tokens meanwhile; `settle` tells the
+    rest.
+    """
+
+    def __init__(self, state: Rows, cache: CacheManager, batch: Batch, record: StepRecord) -> None:
+        self.first = record
+        self.known = bool(batch.token_ids[0] != PENDING)
+        """Whether the host has seen the tokens that a step begins with."""
+        self.newest = batch.token_ids
+        """[R] what the latest committed step sampled."""
+        self.handles = state.handles[batch.rows].tobytes()
+        self.token_start = batch.query_start.tobytes()
+        self._state, self._cache = state, cache
+        self._places = np.stack([batch.positions, batch.seq_lens])
+        self._one = np.ones_like(self._places)
+        positions, seq_lens = self._places
+        token_ids = batch.token_ids.copy()
+        self.batch = replace(batch, step=record.step + 1, token_ids=token_ids, positions=positions, seq_lens=seq_lens)
+        self._taken = 0
+        self._last = int((state.limit[batch.rows] - 1 - batch.seq_lens).min())
+        """Steps that may be taken until a row owns all its tokens."""
+        self._room = cache.groups[0].counts[batch.rows] * cache.block_size - batch.seq_lens
+        """[R] steps that may be taken until the row needs a block."""
+        self._grows_at = int(self._room.min()) + 1
+        self._fills_at = 0
+        self._ends = {*state.stop_ids[batch.rows].ravel().tolist()}
+
+    def advance(self) -> bool:
+        """Take one more step; False where a row ends or there is no block for it."""
+        taken = self._taken + 1
+        if taken > self._last or (taken >= self._grows_at and not self._grow(taken)):
+            return False
+        self._taken = taken
+        np.add(self._places, self._one, self._places)
+        if self.known:
+            self.batch.token_ids[:] = self.newest
+        return True
+
+    def record(self, step: int) -> StepRecord:
+        """What has to be remembered of the step just taken."""
+        first = self.first
+        return StepRecord(step, first.rows, first.sampled, first.first_ends, first.first_positions, self._taken)
+
+    def note(self, record: StepRecord, result: StepResult) -> bool:
+        """Keep a step's tokens, if that is all there is to do; False if a row may have ended or brought more."""
+        tokens = result.token_ids
+        if len(tokens) == len(self.newest):
+            self.newest = tokens
+        more = result.logprobs or result.prompt_logprobs or result.pooled or result.errors
+        if more or len(tokens) != len(self.newest) or not 0 < record.later < self._last:
+            return False
+        if not self._ends.isdisjoint(tokens.tolist()):
+            return False
+        self._state.tokens[record.rows, record.ends] = tokens
+        return True
+
+    def fills(self, record: StepRecord) -> bool:
+        """Whether a step may have filled a block of some row."""
+        if record.later < self._fills_at:
+            return False
+        size = self._cache.block_size
+        self._fills_at = record.later + size - int((record.ends % size).max())
+        return True
+
+    def settle(self, step: int, committed: int) -> None:
+        """Bring the rows up to date after step number `step`; tokens of steps after `committed` are not known yet."""
+        state, rows, ends = self._state, self.batch.rows, self.batch.seq_lens
+        state.num_computed[rows] = ends
+        state.num_tokens[rows] = ends + 1
+        state.last_step[rows] = step
+        for back in range(min(step - committed, self._taken)):
+            state.tokens[rows, ends - back] = PENDING
+
+    def _grow(self, taken: int) -> bool:
+        lacking = np.flatnonzero(self._room < taken)
+        if len(lacking) > self._cache.num_free:
+            return False
+        self._cache.extend(self.batch.rows[lacking])
+        self._room[lacking] += self._cache.block_size
+        self._grows_at = int(self._room.min()) + 1
+        width = self._cache.blocks_for(int(self.batch.seq_lens.max()) + 1)
+        self._look_up(width, taken)
+        return True
+
+    def _look_up(self, width: int, taken: int) -> None:
+        """Have the batch's tables name the new blocks: views do so by themselves."""
+        tables, rows = [group.table for group in self._cache.groups], self.batch.rows
+        if width != self.batch.block_tables[0].shape[1]:
+            lines = tuple(table_lines(table, rows, width) for table in tables)
+            self.batch = replace(self.batch, step=self.first.step + taken, block_tables=lines)
+            return
+        for table, line in zip(tables, self.batch.block_tables, strict=True):
+            if line.base is not table:
+                line[:] = table[rows, :width]
