@@ -33,16 +33,18 @@ class Attention(nn.Module):
         self.q_norm = Norm(ops, config.head_dim, config.eps, dtype) if config.head_norms else None
         self.k_norm = Norm(ops, config.head_dim, config.eps, dtype) if config.head_norms else None
 
-    def forward(self, projected: torch.Tensor, table: torch.Tensor, step: StepContext) -> torch.Tensor:
-        """Projections [T, (N + 2M) * D] -> [T, H]."""
+    def forward(
+        self, projected: torch.Tensor, table: torch.Tensor, step: StepContext, wanted: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Projections [T, (N + 2M) * D] -> [T, H], or [L, H] of the `wanted` tokens."""
         tokens = projected.shape[0]
         q, k, v = (part.view(tokens, -1, self.head_dim) for part in self.qkv.split(projected))
         cache, plan = step.caches[self.layer], step.plans[self.layer]
         q_norm = None if self.q_norm is None else self.q_norm.weight
         k_norm = None if self.k_norm is None else self.k_norm.weight
         q = self.ops.qk_norm_rope_kv_write(q, k, v, q_norm, k_norm, self.eps, step.positions, table, cache, plan)
-        attended = self.ops.paged_attention(q, cache, plan, self.head_dim**-0.5)
-        result: torch.Tensor = self.o_proj(attended.flatten(1))
+        attended = self.ops.paged_attention(q, cache, plan, self.head_dim**-0.5).flatten(1)
+        result: torch.Tensor = self.o_proj(_rows(self.ops, attended, wanted))
         return result
 
 
@@ -58,15 +60,25 @@ class DecoderLayer(nn.Module):
         self.mlp = feed_forward(config, ops, dtype, layer)
 
     def forward(
-        self, x: torch.Tensor, residual: torch.Tensor | None, table: torch.Tensor, step: StepContext
+        self,
+        x: torch.Tensor,
+        residual: torch.Tensor | None,
+        table: torch.Tensor,
+        step: StepContext,
+        wanted: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """x and residual [T, H], still to be added -> the same of the next layer."""
+        """x and residual [T, H], still to be added -> the same of the next layer, or of the `wanted` tokens alone."""
         norm, qkv = self.input_layernorm, self.self_attn.qkv
         projected, residual = self.ops.norm_linear(x, residual, norm.weight, norm.eps, qkv.weight, qkv.bias)
-        x = self.self_attn(projected, table, step)
+        x = self.self_attn(projected, table, step, wanted)
         norm = self.post_attention_layernorm
-        x, residual = self.ops.add_rms_norm(x, residual, norm.weight, norm.eps)
+        x, residual = self.ops.add_rms_norm(x, _rows(self.ops, residual, wanted), norm.weight, norm.eps)
         return self.mlp(x), residual
+
+
+def _rows(ops: Ops, x: torch.Tensor, wanted: torch.Tensor | None) -> torch.Tensor:
+    """The wanted rows of x."""
+    return x if wanted is None else ops.embedding(wanted, x)
 
 
 class DecoderStack(nn.Module):
@@ -83,11 +95,12 @@ class DecoderStack(nn.Module):
         self.register_buffer("table", rotary_table(config.rope, length), persistent=False)
 
     def forward(self, token_ids: torch.Tensor, step: StepContext) -> torch.Tensor:
-        """[T] -> [T, H]."""
+        """[T] -> [T, H], or [L, H] of `step.wanted`: behind the last layer's attention nothing else is computed."""
         x: torch.Tensor = self.embed_tokens(token_ids)
         residual: torch.Tensor | None = None
-        for layer in self.layers:
-            x, residual = layer(x, residual, self.table, step)
+        last = len(self.layers) - 1
+        for number, layer in enumerate(self.layers):
+            x, residual = layer(x, residual, self.table, step, step.wanted if number == last else None)
         assert residual is not None, "a model without layers"
         return self.ops.add_rms_norm(x, residual, self.norm.weight, self.norm.eps)[0]
 

@@ -57,7 +57,10 @@ class Model(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, token_ids: torch.Tensor, positions: torch.Tensor, step: StepContext) -> torch.Tensor:
-        """Hidden states [T, H] of token_ids [T] at positions [T], after the last norm; writes the caches."""
+        """Hidden states [T, H] of token_ids [T] at positions [T], after the last norm; writes the caches.
+
+        Where `step.wanted` names some tokens, a model may give theirs alone, [L, H].
+        """
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """[L, H] -> [L, V], in the model's dtype."""

@@ -128,7 +128,7 @@ class _ShapedStep:
         inputs = self._padding.inputs(packed, tables.unbind(), self._longest)
         texts = packed[self._padding.size :][: self._shape.tokens] if self._uses.texts else None
         sampled_at = inputs.sampled_at if self._uses.logits else inputs.scored_at
-        computed = self._step(replace(inputs, pending=False, text_ids=texts, sampled_at=sampled_at))
+        computed = self._step(replace(inputs, pending=False, text_ids=texts, sampled_at=sampled_at, states=True))
         if computed.logits is None or computed.chosen is None:
             return (computed.hidden,)
         return computed.hidden, computed.logits, computed.chosen

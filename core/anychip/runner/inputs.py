@@ -48,6 +48,8 @@ class DeviceBatch:
     """Whether the newest token of some row is still on the device."""
     greedy: bool
     """Whether every row that samples takes its highest logit, as it is."""
+    states: bool = False
+    """Whether the hidden states of all tokens are wanted, not only of those after which a row samples."""
     text_ids: torch.Tensor | None = None
     """[T] which text a token is of, where that was worked out before."""
 
@@ -58,7 +60,7 @@ class Computed:
 
     inputs: DeviceBatch
     hidden: torch.Tensor
-    """[T, H] after the last norm."""
+    """[T, H] after the last norm, or fewer rows unless `DeviceBatch.states`."""
     logits: torch.Tensor | None = None
     """[S, V] of the rows that sample; None where none does."""
     chosen: torch.Tensor | None = None
@@ -135,6 +137,7 @@ def upload(batch: Batch, send: Send, greedy: bool, apart: bool = False) -> Devic
         groups=tuple(shared.group(table) for table in tables),
         pending=bool(np.count_nonzero(batch.token_ids < 0)),
         greedy=greedy,
+        states=len(scored_at) > 0,
     )
 
 

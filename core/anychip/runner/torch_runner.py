@@ -193,8 +193,8 @@ class TorchRunner(Runner):
         if not len(inputs.sampled_at):
             return Computed(inputs, hidden, None, None)
         assert self._ops is not None, "load() comes first"
-        everywhere = inputs.sampled_at.shape == token_ids.shape
-        logits = self.model.logits(hidden if everywhere else self._ops.embedding(inputs.sampled_at, hidden))
+        selected = len(hidden) == len(inputs.sampled_at)
+        logits = self.model.logits(hidden if selected else self._ops.embedding(inputs.sampled_at, hidden))
         return Computed(inputs, hidden, logits, self._choose(logits, inputs) if inputs.greedy else None)
 
     def _filled(self, inputs: DeviceBatch) -> torch.Tensor:
@@ -210,7 +210,7 @@ class TorchRunner(Runner):
         return self._ops.take_highest(logits, inputs.sampled_rows, self._last_tokens)
 
     def _run_model(self, token_ids: torch.Tensor, inputs: DeviceBatch) -> torch.Tensor:
-        """[T, H] hidden states; plans once a group, then runs the layers."""
+        """[T, H] hidden states, or those that are wanted; plans once a group, then runs the layers."""
         assert self._ops is not None, "load() comes first"
         assert self._plan is not None, "start() comes first"
         plans: list[Any] = [None] * len(self.model.kv_specs)
@@ -221,7 +221,8 @@ class TorchRunner(Runner):
         text_ids = inputs.text_ids
         if self._texts is not None and text_ids is None:
             text_ids = self._texts.text_ids(inputs)
-        context = StepContext(inputs.positions, tuple(plans), self._caches, inputs.ragged, text_ids)
+        wanted = None if inputs.states or self._pooler is not None else _wanted(inputs)
+        context = StepContext(inputs.positions, tuple(plans), self._caches, inputs.ragged, wanted, text_ids)
         hidden: torch.Tensor = self.model(token_ids, inputs.positions, context)
         return hidden
 
@@ -259,3 +260,9 @@ class TorchRunner(Runner):
                 source, target = self.platform.send(np.array(pairs, np.int64)).unbind(1)
                 for layer in group.layers:
                     self._ops.copy_blocks(self._caches[layer], source, target)
+
+
+def _wanted(inputs: DeviceBatch) -> torch.Tensor | None:
+    """The tokens whose hidden states count; each row's last where none samples, None for all."""
+    wanted = inputs.sampled_at if len(inputs.sampled_at) else inputs.newest
+    return None if len(wanted) == len(inputs.token_ids) else wanted
