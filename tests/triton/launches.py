@@ -17,6 +17,7 @@ from anychip.plugin.contract import KVSpec, Plane
 from anychip.triton.attention import Attention
 from anychip.triton.chip import Chip
 from anychip.triton.codes import FORMATS, prepare_codes
+from anychip.triton.peers import PeerMemory, add_peers
 from anychip.triton.provider import TritonKernels
 from anychip.weights.quantize import quantize
 from anychip.weights.scheme import Scheme
@@ -140,6 +141,13 @@ def choose(target: str) -> None:
     for candidates in (0, 50):
         ops.take_drawn(logits, rows.long(), rows, *(torch.ones(2) for _ in range(4)), candidates, rows, newest)
         ops.sample(logits, *(torch.ones(2) for _ in range(4)), torch.ones(2, 2), candidates)
+
+
+def add(target: str) -> None:
+    """The sum over ranks."""
+    addresses = torch.zeros(2, dtype=torch.int64)
+    for dtype in (torch.bfloat16, torch.float32):
+        add_peers(torch.zeros(5000, dtype=dtype), PeerMemory(1, addresses, addresses, ()), chip(target))
 
 
 def weight(rows: int, columns: int) -> Weight:

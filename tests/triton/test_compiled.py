@@ -14,6 +14,7 @@ from tests.triton.fake_device import SHARED, TARGETS, Compiled, compiled, progra
 from tests.triton.launches import (
     CODED,
     HEAD_SIZES,
+    add,
     attend,
     attend_float32,
     chip,
@@ -90,6 +91,7 @@ def test_rows_compile(target: str) -> None:
     use(target)
     multiply(target)
     choose(target)
+    add(target)
     assert problems(target) == []
     thin = [MATRIX[target] in found.text for found in compiled() if found.name == "multiply_thin"]
     assert thin
@@ -137,6 +139,7 @@ def test_nothing_is_left_out() -> None:
     mix("sm_90")
     decode_weights("sm_90")
     choose("sm_90")
+    add("sm_90")
     launched = {found.name for found in compiled()}
     entries = {name for name, program in programs().items() if "OVERLAP" in program.arg_names and name not in STEPS}
     assert launched == entries

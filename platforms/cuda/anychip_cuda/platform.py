@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
 from anychip.engine.batch import Batch
+from anychip.plugin.communicator import Communicator
 from anychip.plugin.contract import KVPlan
 from anychip.runner.captured import CapturedSteps
 from anychip.runner.inputs import Computed, Forward, RunBatch
@@ -30,6 +32,12 @@ class CudaPlatform(TritonPlatform):
         level = torch.cuda.get_device_capability(device)
         capabilities = gpu_capabilities(formats_of(level), caches_of(level), "nccl")
         super().__init__(device, chip_of(device), capabilities, GRAPHS, cuda_kernels)
+
+    def communicator(self, group: Sequence[int]) -> Communicator:
+        """NCCL's collectives, with small sums over peer memory where that is faster."""
+        from anychip_cuda.communicator import CudaCommunicator
+
+        return CudaCommunicator(group, self.device, self.chip)
 
     def compile(self, step: Forward, plan: KVPlan) -> RunBatch:
         """Captured, but for long prompts: they have enough of the host."""

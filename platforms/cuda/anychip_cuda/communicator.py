@@ -1,0 +1,125 @@
+"""Collectives between NVIDIA GPUs: NCCL's, and sums of small messages over peer memory where those are faster here.
+
+Peer memory is what CUDA lets one process map of another's; NVLink's multicast is not used.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.distributed as distributed
+from torch.multiprocessing.reductions import reduce_tensor
+
+from anychip.parallel.communicator import TorchCommunicator
+from anychip.triton.chip import Chip
+from anychip.triton.peers import PeerMemory, add_peers, fits, new_buffer, new_flags
+
+SIZES = (8 << 10, 64 << 10, 256 << 10)
+"""Bytes of the messages that are timed."""
+WARM, TIMED = 5, 25
+STORAGE_DEVICE = 6
+"""Place of the device among what `reduce_tensor` hands over."""
+
+
+class CudaCommunicator(TorchCommunicator):
+    """Collectives of one group of ranks; which sums go over peer memory is measured when it is made."""
+
+    def __init__(self, group: Sequence[int], device: torch.device, chip: Chip) -> None:
+        super().__init__(group, "nccl")
+        self._chip = chip
+        self._memory = self._peer_memory(device) if self.size > 1 and self._reachable(device) else None
+        self.most_bytes = 0 if self._memory is None else self._measured(device)
+        """Of a message that is summed over peer memory; 0: none is."""
+
+    def all_reduce(self, tensor: torch.Tensor) -> torch.Tensor:
+        """See `Communicator.all_reduce`; in place."""
+        if self._memory is not None and tensor.nbytes <= self.most_bytes and fits(tensor):
+            return self.over_peers(tensor)
+        return super().all_reduce(tensor)
+
+    def over_peers(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The sum of a small message over peer memory, in place."""
+        assert self._memory is not None, "these ranks do not reach each other's memory"
+        return add_peers(tensor, self._memory, self._chip)
+
+    def _reachable(self, device: torch.device) -> bool:
+        """Whether all ranks are on GPUs of one host that reach each other; all ranks come to the same answer."""
+        found: list[str | None] = [None] * self.size
+        properties = torch.cuda.get_device_properties(device)
+        distributed.all_gather_object(found, f"{_host()} {device.index} {properties.uuid}", group=self._group)
+        places = [place.split() for place in found if place is not None]
+        own = places[self.rank][0]
+        reached = [
+            host == own and (int(index) == device.index or torch.cuda.can_device_access_peer(device, int(index)))
+            for host, index, _ in places
+        ]
+        distinct = len({uuid for _, _, uuid in places}) == self.size
+        return self._all(distinct and all(reached), device)
+
+    def _peer_memory(self, device: torch.device) -> PeerMemory:
+        """Map each other's buffers and flags."""
+        own = new_buffer(device), new_flags(self.size, device)
+        torch.cuda.synchronize(device)
+        handed: list[object] = [None] * self.size
+        distributed.all_gather_object(handed, [reduce_tensor(tensor) for tensor in own], group=self._group)
+        buffers, flags = [], []
+        for rank, parts in enumerate(handed):
+            assert isinstance(parts, list), "each rank hands over a list"
+            buffer, flag = own if rank == self.rank else [_mapped(rebuild, given, device) for rebuild, given in parts]
+            buffers.append(buffer)
+            flags.append(flag)
+        self.barrier()
+        return PeerMemory.of(self.rank, buffers, flags)
+
+    def _measured(self, device: torch.device) -> int:
+        """The largest of SIZES up to which peer memory is right, and faster than NCCL, on all ranks."""
+        largest = 0
+        sample = torch.arange(1000, dtype=torch.float32, device=device) + self.rank
+        right = torch.equal(self.over_peers(sample.clone()), super().all_reduce(sample.clone()))
+        if not self._all(right, device):
+            return 0
+        for size in SIZES:
+            message = torch.zeros(size // 2, dtype=torch.bfloat16, device=device)
+            ours, theirs = (
+                microseconds(lambda run=run, message=message: run(message), device)  # type: ignore[misc]
+                for run in (self.over_peers, super().all_reduce)
+            )
+            if not self._all(ours < theirs, device):
+                break
+            largest = size
+        return largest
+
+    def _all(self, holds: bool, device: torch.device) -> bool:
+        """Whether it holds on all ranks."""
+        count = torch.tensor([float(holds)], device=device)
+        return float(super().all_reduce(count)) == self.size
+
+
+def microseconds(run: Callable[[], object], device: torch.device) -> float:
+    """Median time of one call."""
+    for _ in range(WARM):
+        run()
+    times = []
+    for _ in range(TIMED):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        run()
+        end.record()
+        torch.cuda.synchronize(device)
+        times.append(float(begin.elapsed_time(end)) * 1e3)
+    return statistics.median(times)
+
+
+def _mapped(rebuild: Callable[..., torch.Tensor], arguments: tuple[object, ...], device: torch.device) -> torch.Tensor:
+    """Another process's tensor, mapped for this one's GPU."""
+    changed = list(arguments)
+    changed[STORAGE_DEVICE] = device.index
+    return rebuild(*changed)
+
+
+def _host() -> str:
+    """A name of this machine that no other has."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
