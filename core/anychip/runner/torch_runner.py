@@ -264,5 +264,6 @@ class TorchRunner(Runner):
 
 def _wanted(inputs: DeviceBatch) -> torch.Tensor | None:
     """The tokens whose hidden states count; each row's last where none samples, None for all."""
-    wanted = inputs.sampled_at if len(inputs.sampled_at) else inputs.newest
-    return None if len(wanted) == len(inputs.token_ids) else wanted
+    if not len(inputs.sampled_at):
+        return inputs.newest
+    return None if len(inputs.sampled_at) == len(inputs.token_ids) else inputs.sampled_at

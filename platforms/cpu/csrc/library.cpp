@@ -63,7 +63,7 @@ ANYCHIP_LIBRARY(ANYCHIP_NAMESPACE, m) {
   m.def("new_stack(int[] shape, float eps, Tensor[] tensors, Tensor final_norm) -> int");
   m.def(
       "run_stack(int stack, Tensor x, Tensor positions, Tensor cos_sin, Tensor query_start, Tensor[] planes, "
-      "Tensor[] tables, int[] groups, int[] windows) -> Tensor");
+      "Tensor[] tables, int[] groups, int[] windows, Tensor? wanted) -> Tensor");
   m.def("drop_stack(int stack) -> ()");
   m.def("embedding(Tensor token_ids, Tensor table) -> Tensor");
   m.def("take_highest(Tensor logits, Tensor rows, Tensor(a!) newest) -> Tensor");

@@ -1,6 +1,7 @@
 // All layers of a pre-norm decoder in one call: the residual stream and everything between products stay in float32.
 #pragma once
 
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -68,12 +69,30 @@ inline void add_and_norm(const Member& member, float* stream, const float* delta
   });
 }
 
+// Tokens that are asked for, ascending; all of them where `at` is null.
+struct Wanted {
+  const int32_t* at;
+  int64_t count;
+};
+
+constexpr int64_t COLUMN_GRAIN = 64;  // columns worth a thread
+
+// Move the wanted rows of x to the front, in order: a row is read before another takes its place.
+inline void keep_rows(const Member& member, float* x, int64_t width, const Wanted& wanted) {
+  member.split(width, COLUMN_GRAIN, [&](int64_t first, int64_t last) {
+    for (int64_t i = 0; i < wanted.count; ++i)
+      if (wanted.at[i] != i)
+        std::memcpy(x + i * width + first, x + wanted.at[i] * width + first,
+                    static_cast<size_t>(last - first) * sizeof(float));
+  });
+}
+
 // One layer on `stream` and `delta` [tokens][hidden], still to be added where `first` is not set; leaves the same of the
-// next layer. All members call it, and it returns when all are done.
+// next layer, or of the wanted tokens alone. All members call it, and it returns when all are done.
 template <class T>
 inline void run_layer(const Member& member, const Shape& shape, const Layer& layer, const Pages<T>& pages,
                       const Places& places, const Work& attention, const Turns& turns, int64_t tokens, bool first,
-                      Workspace& work) {
+                      const Wanted& wanted, Workspace& work) {
   const int64_t queries = shape.heads * shape.dim, keys = shape.kv_heads * shape.dim, width = queries + 2 * keys;
   float* stream = work.stream.take<float>(tokens * shape.hidden);
   float* normed = work.normed.take<float>(tokens * shape.hidden);
@@ -98,6 +117,12 @@ inline void run_layer(const Member& member, const Shape& shape, const Layer& lay
   const Queries<float> turned{projected, width, shape.dim, shape.heads};
   paged_attention(member, turned, pages, places, attention, form, work.partial.take<float>(0), attended);
   member.wait();
+  if (wanted.at) {
+    keep_rows(member, attended, queries, wanted);
+    keep_rows(member, stream, shape.hidden, wanted);
+    member.wait();
+    tokens = wanted.count;
+  }
   product(layer.output, attended, delta, layer.output_bias);
   add_and_norm(member, stream, delta, layer.mlp_norm, tokens, shape.hidden, shape.eps, normed);
   member.wait();

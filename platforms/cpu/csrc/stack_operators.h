@@ -48,11 +48,21 @@ inline int64_t new_stack(std::vector<int64_t> shape, double eps, std::vector<Ten
 
 inline void drop_stack(int64_t number) { stacks().drop(number); }
 
-// x [T, H] embedded tokens -> [T, H] normalized hidden states. planes: k and v of each layer; groups: which of the
-// tables a layer reads; windows: 0 for none.
+inline Wanted wanted_of(const std::optional<Tensor>& wanted, int64_t tokens) {
+  if (!wanted.has_value()) return {nullptr, tokens};
+  check(wanted->scalar_type() == ScalarType::Int && wanted->is_contiguous(), "wanted tokens are int32");
+  const int32_t* at = data<int32_t>(*wanted);
+  const int64_t count = wanted->numel();
+  for (int64_t i = 0; i < count; ++i)
+    check(at[i] >= (i ? at[i - 1] + 1 : 0) && at[i] < tokens, "wanted tokens do not ascend");
+  return {at, count};
+}
+
+// x [T, H] embedded tokens -> [T, H] normalized hidden states, or those of the tokens `wanted` [L] int32, ascending.
+// planes: k and v of each layer; groups: which of the tables a layer reads; windows: 0 for none.
 inline Tensor run_stack(int64_t number, Tensor x, Tensor positions, Tensor cos_sin, Tensor query_start,
                         std::vector<Tensor> planes, std::vector<Tensor> tables, std::vector<int64_t> groups,
-                        std::vector<int64_t> windows) {
+                        std::vector<int64_t> windows, std::optional<Tensor> wanted) {
   const auto stack = stacks().find(number);
   const Shape& shape = stack->shape;
   const int64_t tokens = x.size(0), hidden = shape.hidden;
@@ -82,7 +92,8 @@ inline Tensor run_stack(int64_t number, Tensor x, Tensor positions, Tensor cos_s
   }
   work.reserve(shape, stack->layers, tokens);
   const Turns turns{data<float>(cos_sin), cos_sin.size(1)};
-  Tensor out = torch::stable::empty_like(x);
+  const Wanted last = wanted_of(wanted, tokens);
+  Tensor out = torch::stable::new_empty(x, {last.count, hidden});
   float* stream = work.stream.take<float>(tokens * hidden);
   const float* delta = work.delta.take<float>(tokens * hidden);
   with_type(x, [&](auto* from) {
@@ -98,8 +109,9 @@ inline Tensor run_stack(int64_t number, Tensor x, Tensor positions, Tensor cos_s
         });
         for (size_t layer = 0; layer < layers; ++layer)
           run_layer(member, shape, stack->layers[layer], pages[layer], calls[layer].places,
-                    work.attention[calls[layer].attention], turns, tokens, layer == 0, work);
-        add_and_norm(member, stream, delta, stack->final_norm, tokens, hidden, shape.eps, to);
+                    work.attention[calls[layer].attention], turns, tokens, layer == 0,
+                    layer + 1 == layers ? last : Wanted{nullptr, tokens}, work);
+        add_and_norm(member, stream, delta, stack->final_norm, last.count, hidden, shape.eps, to);
       });
     });
   });

@@ -1,5 +1,7 @@
 """A decoder stack lowered to one native call says what the layers say one by one."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -63,6 +65,13 @@ def logits(platform, checkpoint, dtype, lower):
         with torch.inference_mode():
             hidden = model(torch.tensor(np.concatenate(ids).astype(np.int32)), inputs.positions, step)
             parts = model.logits(hidden).float().split([new for _, new in rows])
+            ends = np.cumsum([new for _, new in rows]).astype(np.int32)
+            last = np.unique(ends[ends > 0] - 1)
+            wanted = replace(step, wanted=torch.from_numpy(last[:-1]))
+            some = model(torch.tensor(np.concatenate(ids).astype(np.int32)), inputs.positions, wanted)
+            assert len(some) == len(last) - 1
+            assert normalized_error(some, hidden[torch.from_numpy(last[:-1]).long()]) < 1e-2
+            assert normalized_error(some, hidden[torch.from_numpy(last[1:]).long()]) > 0.1
         results.append(parts)
     return torch.cat([part for pair in zip(*results, strict=True) for part in pair])
 

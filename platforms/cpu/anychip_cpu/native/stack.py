@@ -61,7 +61,7 @@ class NativeStack(nn.Module):
         weakref.finalize(self, library.ops.drop_stack.default, self._number)
 
     def forward(self, token_ids: torch.Tensor, step: StepContext) -> torch.Tensor:
-        """[T] -> [T, H]."""
+        """[T] -> [T, H], or [L, H] of `step.wanted`."""
         plans: dict[int, int] = {}
         distinct: list[NativePlan] = []
         for plan in step.plans:
@@ -78,6 +78,7 @@ class NativeStack(nn.Module):
             [plan.table for plan in distinct],
             [plans[id(plan)] for plan in step.plans],
             [plan.window for plan in step.plans],
+            step.wanted,
         )
         return hidden
 
