@@ -179,9 +179,9 @@ class Collector:
 
 def _tokens(outputs: StepOutputs, finished: dict[int, Finished]) -> Iterable[tuple[int, list[int]]]:
     """Each handle of a message with its new tokens, those that ended without one included."""
-    handles = np.frombuffer(outputs.handles, np.int64).tolist()
-    starts = np.frombuffer(outputs.token_start, np.int32).tolist()
-    tokens = np.frombuffer(outputs.token_ids, np.int32).tolist()
+    handles = memoryview(outputs.handles).cast("q").tolist()
+    starts = memoryview(outputs.token_start).cast("i").tolist()
+    tokens = memoryview(outputs.token_ids).cast("i").tolist()
     for index, handle in enumerate(handles):
         yield handle, tokens[starts[index] : starts[index + 1]]
     for handle in finished.keys() - set(handles):

@@ -8,7 +8,7 @@ import numpy as np
 
 from anychip.cache.manager import CacheManager
 from anychip.engine.assemble import StepRecord, table_lines
-from anychip.engine.batch import PENDING, Batch, StepResult
+from anychip.engine.batch import PENDING, Batch, Int32, StepResult
 from anychip.engine.request import Rows
 
 
@@ -47,6 +47,9 @@ class Steady:
         """[R] steps that may be taken until the row needs a block."""
         self._grows_at = int(self._room.min()) + 1
         self._fills_at = 0
+        self._unwritten: list[Int32] = []
+        """Tokens of the latest committed steps, as long as nobody asks for them in the rows."""
+        self._written = 0
         self._ends = {*state.stop_ids[batch.rows].ravel().tolist()}
 
     def advance(self) -> bool:
@@ -68,14 +71,15 @@ class Steady:
     def note(self, record: StepRecord, result: StepResult) -> bool:
         """Keep a step's tokens, if that is all there is to do; False if a row may have ended or brought more."""
         tokens = result.token_ids
-        if len(tokens) == len(self.newest):
+        full = len(tokens) == len(self.newest)
+        if full:
             self.newest = tokens
         more = result.logprobs or result.prompt_logprobs or result.pooled or result.errors
-        if more or len(tokens) != len(self.newest) or not 0 < record.later < self._last:
+        if more or not full or not 0 < record.later < self._last or not self._ends.isdisjoint(tokens.tolist()):
+            self._write()
+            self._written = record.later
             return False
-        if not self._ends.isdisjoint(tokens.tolist()):
-            return False
-        self._state.tokens[record.rows, record.ends] = tokens
+        self._unwritten.append(tokens)
         return True
 
     def fills(self, record: StepRecord) -> bool:
@@ -84,6 +88,7 @@ class Steady:
             return False
         size = self._cache.block_size
         self._fills_at = record.later + size - int((record.ends % size).max())
+        self._write()
         return True
 
     def settle(self, step: int, committed: int) -> None:
@@ -92,8 +97,16 @@ class Steady:
         state.num_computed[rows] = ends
         state.num_tokens[rows] = ends + 1
         state.last_step[rows] = step
+        self._write()
         for back in range(min(step - committed, self._taken)):
             state.tokens[rows, ends - back] = PENDING
+
+    def _write(self) -> None:
+        """Write committed tokens into the rows."""
+        for later, tokens in enumerate(self._unwritten, self._written + 1):
+            self._state.tokens[self.first.rows, self.first.first_ends + later] = tokens
+        self._written += len(self._unwritten)
+        self._unwritten.clear()
 
     def _grow(self, taken: int) -> bool:
         lacking = np.flatnonzero(self._room < taken)

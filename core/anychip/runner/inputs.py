@@ -65,6 +65,10 @@ class Computed:
     """[S, V] of the rows that sample; None where none does."""
     chosen: torch.Tensor | None = None
     """[S] int64, the highest logit's token, noted as the row's newest; None unless `DeviceBatch.greedy`."""
+    on_host: Int32 | None = None
+    """[S] the same in place of `chosen`, where the host has it at once. The next step may overwrite it."""
+    again: Callable[[bool], Computed] | None = None
+    """Runs the batch when it comes again, its arrays having advanced; True asks for `logits`. None: as at first."""
 
 
 Forward = Callable[[DeviceBatch], Computed]
@@ -89,16 +93,24 @@ class Wanted:
     """[M] positions of the scored tokens in their requests."""
     pooled_rows: Int32
     """[V] stable rows."""
+    token_start: Int32
+    """[S+1] as in `StepResult`."""
+
+    @property
+    def nothing_else(self) -> bool:
+        """Whether tokens are sampled, and that is all."""
+        return not (len(self.scored_rows) or len(self.pooled_rows))
 
     @classmethod
     def of(cls, batch: Batch) -> Wanted:
         """Read a batch's `logits_at` and `targets`."""
         if batch.only_samples:
-            return cls(batch.rows.copy(), _NONE, _NONE, _NONE)
+            return cls(batch.rows.copy(), _NONE, _NONE, _NONE, batch.query_start.copy())
         rows = batch.rows[np.searchsorted(batch.query_start, batch.logits_at, side="right") - 1]
-        sampled, pooled = batch.targets == SAMPLE, batch.targets == POOL
-        scored = batch.targets >= 0
-        return cls(rows[sampled], rows[scored], batch.positions[batch.logits_at[scored]] + 1, rows[pooled])
+        scored, pooled = batch.targets >= 0, batch.targets == POOL
+        sampled = rows[batch.targets == SAMPLE]
+        start = np.arange(len(sampled) + 1, dtype=np.int32)
+        return cls(sampled, rows[scored], batch.positions[batch.logits_at[scored]] + 1, rows[pooled], start)
 
 
 def uploading(step: Forward, send: Send) -> RunBatch:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from anychip.engine.batch import Int32, Logprobs, Pooled, PromptLogprobs, StepResult
+from anychip.engine.batch import Logprobs, Pooled, PromptLogprobs, StepResult
 from anychip.plugin.contract import Pending
 from anychip.runner.inputs import Wanted
 from anychip.sample.logprobs import DeviceLogprobs
@@ -61,24 +61,9 @@ class PendingResult(Pending[StepResult]):
         pooled = self._pooled(errors)
         if self._token_ids is None:
             return StepResult(prompt_logprobs=prompt, pooled=pooled, errors=errors)
-        token_ids: Int32 = self._token_ids.result().astype(np.int32)
-        rows = self._wanted.sampled_rows
         logprobs = None if self._logprobs is None else self._logprobs.result()
-        if np.count_nonzero(token_ids < 0):
-            good = token_ids >= 0
-            for row, code in zip(rows[~good].tolist(), token_ids[~good].tolist(), strict=True):
-                errors[row] = NOTHING_ALLOWED if code == NOTHING_LEFT else BROKEN_LOGITS
-            rows, token_ids = rows[good], token_ids[good]
-            logprobs = None if logprobs is None else _take(logprobs, good)
-        return StepResult(
-            rows=rows,
-            token_start=np.arange(len(rows) + 1, dtype=np.int32),
-            token_ids=token_ids,
-            logprobs=logprobs,
-            prompt_logprobs=prompt,
-            pooled=pooled,
-            errors=errors,
-        )
+        result = sampled_result(self._wanted, self._token_ids.result(), logprobs)
+        return replace(result, prompt_logprobs=prompt, pooled=pooled, errors={**errors, **result.errors})
 
     def _pooled(self, errors: dict[int, str]) -> Pooled | None:
         if self._vectors is None:
@@ -104,6 +89,18 @@ class PendingResult(Pending[StepResult]):
             good = ~np.isin(rows, broken)
             rows, positions, logprobs = rows[good], positions[good], _take(logprobs, good)
         return PromptLogprobs(rows, positions, logprobs)
+
+
+def sampled_result(wanted: Wanted, token_ids: npt.NDArray[Any], logprobs: Logprobs | None = None) -> StepResult:
+    """The result of a step that sampled `token_ids` [S]; it keeps none of them."""
+    rows, ids = wanted.sampled_rows, token_ids.astype(np.int32)
+    if min(ids.tolist()) >= 0:
+        return StepResult(rows, wanted.token_start, ids, logprobs)
+    good = ids >= 0
+    failed = zip(rows[~good].tolist(), ids[~good].tolist(), strict=True)
+    errors = {row: NOTHING_ALLOWED if code == NOTHING_LEFT else BROKEN_LOGITS for row, code in failed}
+    start = wanted.token_start[: np.count_nonzero(good) + 1]
+    return StepResult(rows[good], start, ids[good], None if logprobs is None else _take(logprobs, good), errors=errors)
 
 
 def _start(logprobs: DeviceLogprobs, fetch: FetchTensor) -> _PendingLogprobs:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import torch
 
-from anychip.engine.batch import Masks, StepResult
+from anychip.engine.batch import Batch, Masks, StepResult
 from anychip.plugin.contract import Late, Pending, Ready, Step
 from anychip.runner.inputs import Computed, Wanted
 from anychip.runner.pooler import Pooler
-from anychip.runner.results import FetchTensor, PendingResult
+from anychip.runner.results import FetchTensor, PendingResult, sampled_result
 from anychip.sample.logprobs import DeviceLogprobs, score
 from anychip.sample.plan import SamplePlan
 from anychip.sample.sampler import Sampled, Sampler
@@ -34,10 +34,14 @@ class EmptyStep(Step):
 
 
 class TorchStep(Step):
-    """A forward pass whose results wait to be sampled from, or pooled. `plan` is None where no row samples."""
+    """A forward pass whose results wait to be sampled from, or pooled. `plan` is None where no row samples.
+
+    When the very same batch comes again, the step does: `launch_again`.
+    """
 
     def __init__(
         self,
+        batch: Batch,
         launched: Launched,
         wanted: Wanted,
         plan: SamplePlan | None,
@@ -46,6 +50,7 @@ class TorchStep(Step):
         fetch: FetchTensor,
         pooler: Pooler | None = None,
     ) -> None:
+        self.batch = batch
         self._launched = launched
         self._wanted = wanted
         self._plan = plan
@@ -55,13 +60,24 @@ class TorchStep(Step):
         self._pooler = pooler
         self.finished = False
 
+    @property
+    def greedy(self) -> bool:
+        """Whether every row that samples takes its highest logit, as it is."""
+        return self._plan is not None and self._plan.takes_highest
+
+    def launch_again(self, launched: Launched) -> None:
+        """Another forward pass of the same batch is under way; the one before was finished."""
+        self._launched, self.finished = launched, False
+
     def finish(self, late: Late | None = None) -> Pending[StepResult]:
         """Sample a token for each row that asks, score the prompt tokens that are to be scored, pool what is to be."""
         assert not self.finished, "a step was finished twice"
         self.finished = True
         masks = late.masks if late else None
         computed = self._launched(masks is not None)
-        if computed.chosen is not None and masks is None and not len(self._wanted.scored_rows) and not self._pooler:
+        if computed.on_host is not None:
+            return Ready(sampled_result(self._wanted, computed.on_host))
+        if computed.chosen is not None and masks is None and self._wanted.nothing_else:
             return PendingResult(self._wanted, Sampled(computed.chosen, None), [], None, self._fetch)
         return self._chosen_now(computed, masks)
 

@@ -54,6 +54,8 @@ class TorchRunner(Runner):
         self._last_tokens = torch.zeros(0, dtype=torch.int32)
         self._dtype = torch.float32
         self._last_step: TorchStep | None = None
+        self._again: Launched | None = None
+        """Runs the last step's batch again, where there is a quicker way than the first."""
 
     @property
     def model(self) -> Model:
@@ -143,10 +145,18 @@ class TorchRunner(Runner):
         self.platform.synchronize()
         self._reset_rows(plan)
 
-    @torch.inference_mode()
     def submit(self, batch: Batch) -> Step:
         """See `Runner.submit`."""
-        assert self._last_step is None or self._last_step.finished, "the step before was not finished"
+        last = self._last_step
+        assert last is None or last.finished, "the step before was not finished"
+        if last is None or batch is not last.batch:
+            return self._begin(batch)
+        last.launch_again(self._again or self._launch_as_before(batch, last.greedy))
+        return last
+
+    @torch.inference_mode()
+    def _begin(self, batch: Batch) -> Step:
+        """Submit another batch than the last one."""
         assert self._sampler is not None and self._run is not None, "start() comes first"
         self._sampler.state.retire(batch.retired)
         self._sampler.state.admit(batch.admitted)
@@ -159,7 +169,7 @@ class TorchRunner(Runner):
         wanted = Wanted.of(batch)
         sampling = self._sampler.plan(wanted.sampled_rows) if len(wanted.sampled_rows) else None
         launched = self._launch(batch, sampling is not None and sampling.takes_highest)
-        step = TorchStep(launched, wanted, sampling, self._logits, self._sampler, self._fetch, self._pooler)
+        step = TorchStep(batch, launched, wanted, sampling, self._logits, self._sampler, self._fetch, self._pooler)
         self._last_step = step
         return step
 
@@ -167,7 +177,12 @@ class TorchRunner(Runner):
         """Start a forward pass."""
         assert self._run is not None, "start() comes first"
         computed = self._run(batch, greedy)
+        self._again = computed.again
         return lambda masked: computed
+
+    @torch.inference_mode()
+    def _launch_as_before(self, batch: Batch, greedy: bool) -> Launched:
+        return self._launch(batch, greedy)
 
     def _logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """[M, V] of hidden states [M, H]."""
@@ -249,7 +264,7 @@ class TorchRunner(Runner):
 
     def _release(self) -> None:
         self._caches, self._plan, self._sampler, self._last_step, self._run = (), None, None, None, None
-        self._pooler = self._texts = None
+        self._pooler = self._texts = self._again = None
 
     def _copy_blocks(self, copies: tuple[BlockCopy, ...]) -> None:
         assert self._ops is not None, "load() comes first"

@@ -36,6 +36,18 @@ void note_call(int64_t program, std::string name, std::vector<Tensor> tensors, s
   add_call(CALLABLE, program, name, tensors, words, numbers);
 }
 
+// Run a program on its bound inputs; null, or what went wrong. No operator of torch, whose way here is long.
+extern "C" __attribute__((visibility("default"))) const char* anychip_run_bound(int64_t program) noexcept {
+  thread_local std::string failure;
+  try {
+    run_bound(*programs().find(program));
+    return nullptr;
+  } catch (const std::exception& error) {
+    failure = error.what();
+    return failure.c_str();
+  }
+}
+
 ANYCHIP_LIBRARY(ANYCHIP_NAMESPACE, m) {
   m.def("pack(Tensor values) -> Tensor");
   m.def("pack_codes(Tensor codes, Tensor scales, Tensor? minima, int bits) -> Tensor");
@@ -74,6 +86,8 @@ ANYCHIP_LIBRARY(ANYCHIP_NAMESPACE, m) {
   m.def("note_call(int program, str name, Tensor[] tensors, int[] words, float[] numbers) -> ()");
   m.def("end_program(int program, int[] words) -> ()");
   m.def("run_program(int program, Tensor[] inputs) -> Tensor[]");
+  m.def("bind_program(int program, Tensor[] inputs, Tensor chosen) -> ()");
+  m.def("program_left(int program) -> Tensor[]");
   m.def("drop_program(int program) -> ()");
 }
 
@@ -81,6 +95,7 @@ ANYCHIP_IMPLEMENT(ANYCHIP_NAMESPACE, m) {
   m.impl("pack", TORCH_BOX(&pack));
   m.impl("pack_codes", TORCH_BOX(&pack_quantized));
   m.impl("run_program", TORCH_BOX(&run_program));
+  m.impl("bind_program", TORCH_BOX(&bind_program));
 #define ANYCHIP_OPERATOR(name, function) m.impl(name, TORCH_BOX(&function));
   ANYCHIP_STEP_OPERATORS(ANYCHIP_OPERATOR)
 }
@@ -91,5 +106,6 @@ STABLE_TORCH_LIBRARY_IMPL(ANYCHIP_NAMESPACE, CompositeExplicitAutograd, m) {
   m.impl("new_program", TORCH_BOX(&new_program));
   m.impl("note_call", TORCH_BOX(&note_call));
   m.impl("end_program", TORCH_BOX(&end_program));
+  m.impl("program_left", TORCH_BOX(&program_left));
   m.impl("drop_program", TORCH_BOX(&drop_program));
 }

@@ -116,6 +116,8 @@ struct Call {
 struct Program {
   std::vector<Call> calls;
   Arguments results;
+  std::vector<Tensor> bound, left;  // inputs that are read where they are, and what the last run on them left
+  std::optional<Tensor> chosen;
 };
 
 // The words of noted arguments, read one after the other.

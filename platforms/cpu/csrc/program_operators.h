@@ -1,6 +1,7 @@
 // Programs under a number, made a call at a time.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 
 #include "numbered.h"
@@ -46,5 +47,25 @@ inline void end_program(int64_t number, std::vector<int64_t> words) {
 inline std::vector<Tensor> run_program(int64_t number, std::vector<Tensor> inputs) {
   return run_calls(*programs().find(number), inputs);
 }
+
+// Read `inputs` where they are from now on, and write the tokens of a run, its last result, to `chosen` [S] int32.
+inline void bind_program(int64_t number, std::vector<Tensor> inputs, Tensor chosen) {
+  const auto program = programs().find(number);
+  check(chosen.scalar_type() == ScalarType::Int && chosen.is_contiguous(), "chosen tokens are not int32");
+  program->bound = std::move(inputs);
+  program->chosen = chosen;
+}
+
+inline void run_bound(Program& program) {
+  program.left.clear();
+  program.left = run_calls(program, program.bound);
+  check(!program.left.empty() && program.chosen && program.left.back().numel() == program.chosen->numel(),
+        "a program's last result is no token for each row");
+  const auto* ids = data<int64_t>(program.left.back());
+  std::copy_n(ids, program.chosen->numel(), mutable_data<int32_t>(*program.chosen));
+}
+
+// What the last run on bound inputs left.
+inline std::vector<Tensor> program_left(int64_t number) { return programs().find(number)->left; }
 
 }  // namespace anychip

@@ -11,13 +11,13 @@ import torch
 from tests.platforms.cpu.native import VARIANTS, native_library
 from tests.runner.driver import BLOCK, BLOCKS_A_ROW, CONFIG, ROWS, admit, batch, options, prompt, run
 
-from anychip.engine.batch import RowSampling
+from anychip.engine.batch import Masks, RowSampling
 from anychip.engine.sizing import group_layers
-from anychip.plugin.contract import KVGroup, KVPlan, ModelSource
+from anychip.plugin.contract import KVGroup, KVPlan, Late, ModelSource
 from anychip.runner.inputs import uploading
 from anychip_cpu.native.library import Search
 from anychip_cpu.native.notes import Notes
-from anychip_cpu.native.program import NotedSteps, Program
+from anychip_cpu.native.program import NotedSteps, Program, Repeated
 from anychip_cpu.platform import CpuPlatform
 
 SHAPE = {**CONFIG, "hidden_size": 96, "intermediate_size": 64, "head_dim": 16}
@@ -136,6 +136,44 @@ def test_greedy_rows_are_chosen_in_the_program_and_edited_ones_after_it(search):
         assert_same(given, steps_of(started(Plain(search), LOADS["bfloat16"]), sampling))
         # The first batch of all, which warms up, is greedy.
         assert any(greedy for greedy, _, everywhere in platform.steps.programs if not everywhere) == chosen
+
+
+def decoded_again(runner, steps=10, masked=6):
+    """Tokens of greedy steps of one batch whose arrays advance; in one of them a row may only sample token 3."""
+    texts = {1: prompt(5, 4), 3: prompt(30, 5)}
+    last = run(runner, batch([(row, ids, 0) for row, ids in texts.items()], [admit(row, texts[row]) for row in texts]))
+    made = batch([(row, [token], len(texts[row])) for row, token in zip(texts, last.token_ids.tolist(), strict=True)])
+    wider = np.hstack([made.block_tables[0], np.full((len(texts), 3), -1, np.int32)])
+    made = replace(made, block_tables=(wider[:, :BLOCKS_A_ROW],))  # a part of a table, as the scheduler's are
+    only = np.array([1 << 3] + [0] * (-(-runner.model.vocab_size // 32) - 1), np.int32)
+    seen = []
+    for step in range(steps):
+        late = Late(Masks(np.array([3], np.int32), only[None])) if step == masked else None
+        made.token_ids[:] = runner.submit(made).finish(late).result().token_ids
+        made.positions[:] += 1
+        made.seq_lens[:] += 1
+        seen.append(made.token_ids.tolist())
+    return seen
+
+
+@pytest.mark.parametrize("load", ["bfloat16", "int8"])
+def test_a_batch_that_comes_again_is_read_where_it_is(search, load):
+    runner = started(Noted(search), LOADS[load])
+    given = decoded_again(runner)
+    assert isinstance(runner._again, Repeated)
+    assert given[6][1] == 3
+    assert given == decoded_again(started(Plain(search), LOADS[load]))
+
+
+def test_what_goes_wrong_in_a_batch_that_comes_again_is_said(search):
+    runner = started(Noted(search), LOADS["bfloat16"])
+    run(runner, batch([(0, prompt(5), 0)], [admit(0, prompt(5))]))
+    made = batch([(0, [1], 5)])
+    for _ in range(2):
+        run(runner, made)
+    made.token_ids[:] = 10**6
+    with pytest.raises(RuntimeError, match="an index is out of range"):
+        run(runner, made)
 
 
 def test_a_mixture_of_experts_stays_unrecorded(search, caplog):

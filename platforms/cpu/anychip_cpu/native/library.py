@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,8 @@ class Library:
 
     variant: Variant
     ops: Any
+    run_bound: Callable[[int], bytes | None]
+    """Runs a bound program, without the interpreter's lock; what went wrong, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,9 @@ NONE = Search(None, "")
 def load(variant: Variant, path: Path) -> Library:
     """Load a built library; loading it again is no error."""
     torch.ops.load_library(str(path))
-    return Library(variant, getattr(torch.ops, namespace(variant)))
+    run_bound = ctypes.CDLL(str(path)).anychip_run_bound
+    run_bound.argtypes, run_bound.restype = [ctypes.c_int64], ctypes.c_char_p
+    return Library(variant, getattr(torch.ops, namespace(variant)), run_bound)
 
 
 def open_library(cache: Path, choice: str = "auto") -> Search:

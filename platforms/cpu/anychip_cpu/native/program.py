@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,6 +19,9 @@ from anychip_cpu.native.compile import namespace
 from anychip_cpu.native.library import Library
 from anychip_cpu.native.notes import NotedCall, Notes
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
 
 class Program:
     """Noted calls in the library's hands. It keeps all that they refer to."""
@@ -30,11 +34,54 @@ class Program:
             ops.note_call.default(self._number, call.name, call.tensors, call.words, call.numbers)
         ops.end_program.default(self._number, results)
         self._run = ops.run_program.default
+        self._library = library
 
     def __call__(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         """What the calls leave on other inputs."""
         left: list[torch.Tensor] = self._run(self._number, inputs)
         return left
+
+    def bind(self, inputs: list[torch.Tensor], chosen: torch.Tensor) -> None:
+        """Have `run_bound` read `inputs` where they are, and write the tokens that it chooses to `chosen` [S] int32."""
+        self._library.ops.bind_program.default(self._number, inputs, chosen)
+
+    def run_bound(self) -> None:
+        """Make the calls on what is bound. No tensor is made for it, and nothing of torch's own runs."""
+        failure = self._library.run_bound(self._number)
+        if failure is not None:
+            raise RuntimeError(failure.decode())
+
+    def left(self) -> list[torch.Tensor]:
+        """What the last `run_bound` left."""
+        left: list[torch.Tensor] = self._library.ops.program_left.default(self._number)
+        return left
+
+
+class Repeated:
+    """A batch of rows that each take the highest logit, run again and again by a program: see `Computed.again`."""
+
+    def __init__(self, program: Program, batch: Batch) -> None:
+        self._program, self._batch = program, batch
+        self._computed: Computed | None = None
+
+    def __call__(self, masked: bool) -> Computed:
+        """Run it on what its arrays hold now."""
+        if self._computed is None:
+            self._computed = self._bind()
+        self._program.run_bound()
+        if not masked:
+            return self._computed
+        hidden, logits, _ = self._program.left()
+        return replace(self._computed, hidden=hidden, logits=logits, on_host=None)
+
+    def _bind(self) -> Computed:
+        inputs = upload(self._batch, _where_it_is, greedy=True, apart=True)
+        chosen = np.zeros(self._batch.num_rows, np.int32)
+        self._program.bind(_arrays(inputs), torch.from_numpy(chosen))
+        return Computed(inputs, _NOTHING, on_host=chosen)
+
+
+_NOTHING = torch.zeros(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +118,13 @@ class NotedSteps:
         if kind not in self.programs:
             return self._first(kind, inputs)
         program = self.programs[kind]
-        return self.step(inputs) if program is None else Computed(inputs, *program(_arrays(inputs)))
+        if program is None:
+            return self.step(inputs)
+        left: list[torch.Tensor | None] = [*program(_arrays(inputs)), None, None]
+        hidden, logits, chosen = left[:3]
+        assert hidden is not None, "every program leaves hidden states"
+        again = Repeated(program, batch) if chosen is not None and everywhere else None
+        return Computed(inputs, hidden, logits, chosen, again=again)
 
     def _first(self, kind: tuple[bool, ...], inputs: DeviceBatch) -> Computed:
         greedy, samples, everywhere = kind
@@ -92,6 +145,12 @@ class NotedSteps:
         return _Noted(
             computed, notes.calls, words or [], notes.stranger or ("" if words else "a result of no operator")
         )
+
+
+def _where_it_is(array: npt.NDArray[Any], out: torch.Tensor | None = None) -> torch.Tensor:
+    """The same memory as a tensor."""
+    assert out is None, "a batch that comes again is copied nowhere"
+    return torch.from_numpy(array)
 
 
 def _arrays(inputs: DeviceBatch) -> list[torch.Tensor]:
