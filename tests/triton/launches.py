@@ -13,6 +13,7 @@ from anychip.ops.attention_cases import batch_inputs, shuffled_table
 from anychip.ops.bind import bind
 from anychip.ops.op import OpSpec
 from anychip.ops.parts import Ops
+from anychip.ops.ragged import Ragged
 from anychip.plugin.contract import KVSpec, Plane
 from anychip.triton.attention import Attention
 from anychip.triton.chip import Chip
@@ -97,6 +98,11 @@ def multiply(target: str) -> None:
         ops.gated_mlp(x, gate_up, down, "silu")
     ops.gelu_mul(x, "tanh")
     ops.silu_mul(x)
+    for residual in (None, x):
+        ops.layer_norm(x, residual, x[0], x[0], 1e-5)
+    for lengths, dim in (((40, 3), 64), ((2000, 700), 64), ((5, 2), 32), ((2000, 700), 128)):
+        heads = torch.zeros(sum(lengths), 16, dim, dtype=torch.bfloat16)
+        ops.ragged_attention(heads, heads, heads, Ragged.of(lengths), 0.1)
     ops.embedding(torch.zeros(5, dtype=torch.int32), x)
 
 

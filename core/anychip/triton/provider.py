@@ -15,6 +15,7 @@ from anychip.triton.chip import Chip
 from anychip.triton.codes import FORMATS
 from anychip.triton.experts import Experts
 from anychip.triton.linear import Linears
+from anychip.triton.ragged import RaggedAttention
 from anychip.triton.rotary import Heads
 from anychip.triton.rows import Rows
 from anychip.triton.sampling import Sampling
@@ -57,10 +58,12 @@ class TritonKernels:
                 gated_mlp=linears.gated_mlp,
             ),
             **_kernels(unsupported_experts, experts=experts.experts),
+            **_kernels(unsupported_heads, ragged_attention=RaggedAttention(self.chip).ragged_attention),
             **_kernels(
                 _nothing,
                 rms_norm=rows.rms_norm,
                 add_rms_norm=rows.add_rms_norm,
+                layer_norm=rows.layer_norm,
                 rope=heads.rope,
                 silu_mul=rows.silu_mul,
                 gelu_mul=rows.gelu_mul,
@@ -96,11 +99,16 @@ def numeric_class(spec: OpSpec) -> NumericClass:
     return "int8-activation" if "int8" in spec.weight_formats else "native"
 
 
+def unsupported_heads(spec: OpSpec) -> list[str]:
+    """Why attention cannot serve a model's heads."""
+    if MIN_HEAD_DIM <= spec.head_dim <= MAX_HEAD_DIM:
+        return []
+    return [f"head size {spec.head_dim} is not between {MIN_HEAD_DIM} and {MAX_HEAD_DIM}"]
+
+
 def unsupported_attention(spec: OpSpec) -> list[str]:
     """Why attention cannot serve a model."""
-    reasons = []
-    if not MIN_HEAD_DIM <= spec.head_dim <= MAX_HEAD_DIM:
-        reasons.append(f"head size {spec.head_dim} is not between {MIN_HEAD_DIM} and {MAX_HEAD_DIM}")
+    reasons = unsupported_heads(spec)
     if spec.kv_dtype and spec.kv_dtype not in (spec.dtype, *CODES):
         reasons.append(f"a cache in {spec.kv_dtype} for a model in {spec.dtype}")
     return reasons

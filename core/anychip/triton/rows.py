@@ -8,7 +8,7 @@ import torch
 
 from anychip.triton.chip import Chip
 from anychip.triton.programs.elementwise import gate, gather_rows
-from anychip.triton.programs.norm import add_and_normalize, normalize
+from anychip.triton.programs.norm import add_and_normalize, center_and_normalize, normalize
 
 BLOCK = 1024
 
@@ -42,6 +42,20 @@ class Rows:
             **self.chip.order,
         )  # fmt: skip
         return out, total
+
+    def layer_norm(
+        self, x: torch.Tensor, residual: torch.Tensor | None, weight: torch.Tensor, bias: torch.Tensor, eps: float
+    ) -> torch.Tensor:
+        """See anychip.ops.norm.layer_norm."""
+        x = unit_stride(x)
+        other = x if residual is None else unit_stride(residual)
+        out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+        if len(x):
+            center_and_normalize[(x.shape[0],)](
+                x, other, weight, bias, out, eps, x.stride(0), other.stride(0), ADD=residual is not None,
+                H=x.shape[1], **self._launch(x.shape[1]), **self.chip.order,
+            )  # fmt: skip
+        return out
 
     def silu_mul(self, x: torch.Tensor) -> torch.Tensor:
         """See anychip.ops.activation.silu_mul."""

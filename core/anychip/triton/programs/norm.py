@@ -47,3 +47,23 @@ def add_and_normalize(
     scale = tl.rsqrt(tl.sum(values * values, 0) / H + eps)
     normed = values * scale * tl.load(weight + column, valid, other=0.0).to(tl.float32)
     tl.store(out + row * H + column, normed.to(out.dtype.element_ty), valid)
+
+
+@triton.jit
+def center_and_normalize(
+    x, residual, weight, bias, out, eps, stride_x, stride_residual, OVERLAP: tl.constexpr, ADD: tl.constexpr,
+    H: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """x, plus residual with ADD, normalized by mean and variance. [rows, H]."""
+    take_turn(OVERLAP)
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, BLOCK)
+    valid = column < H
+    values = tl.load(x + row * stride_x + column, valid, other=0.0).to(tl.float32)
+    if ADD:
+        values += tl.load(residual + row * stride_residual + column, valid, other=0.0).to(tl.float32)
+    centered = tl.where(valid, values - tl.sum(values, 0) / H, 0.0)
+    scale = tl.rsqrt(tl.sum(centered * centered, 0) / H + eps)
+    normed = centered * scale * tl.load(weight + column, valid, other=0.0).to(tl.float32)
+    normed += tl.load(bias + column, valid, other=0.0).to(tl.float32)
+    tl.store(out + row * H + column, normed.to(out.dtype.element_ty), valid)
