@@ -9,7 +9,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 if git -C "$root" rev-parse --verify --quiet HEAD >/dev/null; then
   [ -z "$(git -C "$root" status --porcelain)" ] || echo "readme: uncommitted changes are not part of the clone" >&2
   scratch=$(mktemp -d)
-  [ -n "${KEEP:-}" ] || trap 'rm -rf "$scratch"' EXIT
+  [ -n "${KEEP:-}" ] || trap 'rm -rf "$scratch" || echo "readme: some of $scratch is left" >&2' EXIT  # not our failure
   git clone --quiet "$root" "$scratch/anychip"
   cd "$scratch/anychip"
 else

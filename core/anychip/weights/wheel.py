@@ -66,7 +66,7 @@ def download_wheel(requirement: str, folder: Path, progress: Progress | None) ->
     Raises `WheelError`.
     """
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--no-input"]
-    command += ["--disable-pip-version-check", "--retries", "2", "--timeout", "20", "--dest", str(folder), requirement]
+    command += ["--disable-pip-version-check", "--retries", "5", "--timeout", "20", "--dest", str(folder), requirement]
     failure = _run([*command, "--progress-bar", "raw"], progress)
     if failure is not None and "invalid choice" in failure:  # pip before 24.1 has no raw progress
         failure = _run([*command, "--progress-bar", "off"], progress)
