@@ -195,10 +195,10 @@ template <class T>
   }
 }
 
-// Divide by the total, a sink's share included, and write out [tokens][heads][value_dim].
+// Divide by the total, a sink's share included, and write out [tokens][out_stride], a token's heads next to each other.
 template <class Out>
-inline void finish(const Running& running, const Task& task, const Form& form, int64_t group, int64_t heads,
-                   int64_t dim, Out* out) {
+inline void finish(const Running& running, const Task& task, const Form& form, int64_t group, int64_t dim, Out* out,
+                   int64_t out_stride) {
   for (int64_t m = 0; m < (task.last - task.first) * group; ++m) {
     const int64_t head = task.head * group + m % group;
     float factor = 1, total = running.total[m];
@@ -208,7 +208,7 @@ inline void finish(const Running& running, const Task& task, const Form& form, i
       total = total * factor + std::exp(form.sinks[head] - best);
     }
     const vf share = set1(total > 0 ? factor / total : 0.0f);
-    Out* to = out + ((task.first + m / group) * heads + head) * dim;
+    Out* to = out + (task.first + m / group) * out_stride + head * dim;
     for (int64_t d = 0; d < dim; d += W) store(to + d, mul(load(running.values + m * dim + d), share));
   }
 }
@@ -253,11 +253,11 @@ inline int64_t running_size(int64_t group, int64_t value_dim) {
   return std::max<int64_t>(group, QUERY_ROWS) * (value_dim + 2);
 }
 
-// This member's part of out [tokens][heads][value_dim]; `partial` holds running_size() floats for each of work.parts.
+// This member's part of out [tokens][out_stride], heads * value_dim of each; `partial` holds running_size() floats for each of work.parts.
 // Wait before and after.
 template <class X, class T, class Out>
 inline void paged_attention(const Member& member, const Queries<X>& q, const Pages<T>& pages, const Places& places,
-                            const Work& work, const Form& form, float* partial, Out* out) {
+                            const Work& work, const Form& form, float* partial, Out* out, int64_t out_stride) {
   const int64_t group = q.heads / pages.heads, dim = pages.value_dim;
   const int64_t most = std::max<int64_t>(group, QUERY_ROWS), stride = running_size(group, dim);
   const auto in = [&](float* at) { return Running{at, at + most * dim, at + most * (dim + 1)}; };
@@ -270,7 +270,7 @@ inline void paged_attention(const Member& member, const Queries<X>& q, const Pag
     q.gather(task, group, pages.dim, form.scale, queries);
     const Running running = in(task.part < 0 ? own.take<float>(stride) : partial + task.part * stride);
     attend(pages, places, task, form, queries, group, running);
-    if (task.part < 0) finish(running, task, form, group, q.heads, dim, out);
+    if (task.part < 0) finish(running, task, form, group, dim, out, out_stride);
   });
   if (!work.parts) return;
   member.wait();
@@ -282,7 +282,7 @@ inline void paged_attention(const Member& member, const Queries<X>& q, const Pag
       while (i + 1 < count && all[i + 1].row == task.row && all[i + 1].head == task.head &&
              all[i + 1].first == task.first)
         merge(running, in(partial + all[++i].part * stride), (task.last - task.first) * group, dim);
-      finish(running, task, form, group, q.heads, dim, out);
+      finish(running, task, form, group, dim, out, out_stride);
     }
   });
 }

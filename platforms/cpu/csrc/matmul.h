@@ -30,6 +30,15 @@ struct Activations {
 
 inline int64_t padded(int64_t inputs) { return (inputs + 15) / 16 * 16 + 16; }
 
+// Whether products with the weight take activations in bfloat16.
+inline bool takes_bfloat16([[maybe_unused]] const Weight& weight) {
+#ifdef ANYCHIP_BF16
+  return weight.header->kind == Kind::bfloat16;
+#else
+  return false;
+#endif
+}
+
 // Buffers of products that follow each other.
 class Prepared {
  public:
@@ -41,15 +50,24 @@ class Prepared {
       scales_.take<float>(groups);
       sums_.take<float>(groups);
       starts_.take<int32_t>(groups);
+    } else if (takes_bfloat16(weight)) {
+      narrow_.take<bf16>(rows * padded(weight.inputs()));
     } else {
-      copy_.take<float>(rows * padded(weight.inputs()));
+      wide_.take<float>(rows * padded(weight.inputs()));
     }
   }
 
   // Activations x [rows][stride], complete; they must stay until the product is done. Ready for all when it returns.
   [[gnu::noinline]] Activations prepare(const Member& member, const Weight& weight, const float* x, int64_t stride,
                                         int64_t rows) {
-    Activations made{rows, stride, x, nullptr, {}};
+    if (!weight.quantized() && !takes_bfloat16(weight) && weight.inputs() % 2 == 0)
+      return {rows, stride, x, nullptr, {}};
+    return prepare(member, weight, rows, [&](int64_t m) { return x + m * stride; });
+  }
+
+  // The same of rows that are made one at a time: row(m) gives the floats of one, until it is called again.
+  template <class Row>
+  Activations prepare(const Member& member, const Weight& weight, int64_t rows, const Row& row) {
     const int64_t inputs = weight.inputs();
     const auto each = [&](const auto& body) {
       member.split(rows, FEW, [&](int64_t first, int64_t last) {
@@ -65,42 +83,33 @@ class Prepared {
       auto* sums = sums_.take<float>(rows * groups);
       auto* starts = starts_.take<int32_t>(rows * groups);
       each([&](int64_t m) {
-        quantize_row(x + m * stride, inputs, group, start, codes + m * inputs, scales + m * groups, sums + m * groups,
+        quantize_row(row(m), inputs, group, start, codes + m * inputs, scales + m * groups, sums + m * groups,
                      starts + m * groups);
       });
-      made.codes = {codes, scales, sums, starts};
-      return made;
+      return {rows, 0, nullptr, nullptr, {codes, scales, sums, starts}};
     }
-#ifdef ANYCHIP_BF16
-    if (weight.header->kind == Kind::bfloat16) {
-      made.stride = padded(inputs);
-      auto* out = copy_.take<bf16>(rows * made.stride);
-      each([&](int64_t m) {
-        const float* from = x + m * stride;
-        bf16* to = out + m * made.stride;
-        int64_t k = 0;
-        for (; k + W <= inputs; k += W) store(to + k, load(from + k));
-        for (; k < inputs; ++k) to[k] = anychip::narrow(from[k]);
-        if (inputs % 2) to[inputs] = {0};
-      });
-      made.narrow = out;
-      return made;
+    const int64_t stride = padded(inputs);
+    if (takes_bfloat16(weight)) {
+      auto* out = narrow_.take<bf16>(rows * stride);
+      each([&](int64_t m) { copy_padded(row(m), inputs, out + m * stride); });
+      return {rows, stride, nullptr, out, {}};
     }
-#endif
-    if (inputs % 2) {
-      made.stride = padded(inputs);
-      auto* out = copy_.take<float>(rows * made.stride);
-      each([&](int64_t m) {
-        std::memcpy(out + m * made.stride, x + m * stride, static_cast<size_t>(inputs) * 4);
-        out[m * made.stride + inputs] = 0;
-      });
-      made.wide = out;
-    }
-    return made;
+    auto* out = wide_.take<float>(rows * stride);
+    each([&](int64_t m) { copy_padded(row(m), inputs, out + m * stride); });
+    return {rows, stride, out, nullptr, {}};
   }
 
  private:
-  Scratch codes_, scales_, sums_, starts_, copy_;
+  // With a zero after an odd number of values: products take pairs.
+  template <class T>
+  static void copy_padded(const float* from, int64_t count, T* to) {
+    int64_t k = 0;
+    for (; k + W <= count; k += W) store(to + k, load(from + k));
+    for (; k < count; ++k) put(to + k, from[k]);
+    if (count % 2) put(to + count, 0);
+  }
+
+  Scratch codes_, scales_, sums_, starts_, narrow_, wide_;
 };
 
 template <class A, class T>
@@ -232,8 +241,9 @@ inline vf activate(vf x, Activation activation) {
 }
 
 // This member's part of out [rows][stride] = activation(gate x) * (up x), for a weight whose first half of rows is the gate.
+template <class T>
 inline void multiply_gated(const Member& member, const Weight& weight, const Activations& x, Activation activation,
-                           float* out, int64_t stride) {
+                           T* out, int64_t stride) {
   const int64_t half = weight.rows() / 2, blocks = half / BLOCK;
   for_blocks(member, x.rows, blocks, [&](int64_t first, int64_t rows, int64_t number) {
     alignas(64) float gate[ROWS * BLOCK], up[ROWS * BLOCK];

@@ -285,7 +285,7 @@ inline Tensor attention(Tensor q, Tensor k_plane, Tensor v_plane, Tensor positio
       thread_local Scratch held;
       float* partial = held.take<float>(work.parts * running_size(group, pages.value_dim));
       as_team(static_cast<int64_t>(work.tasks.size()), [&](const Member& member) {
-        paged_attention(member, queries, pages, places, work, form, partial, to);
+        paged_attention(member, queries, pages, places, work, form, partial, to, heads.count * pages.value_dim);
       });
     });
   });

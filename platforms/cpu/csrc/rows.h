@@ -22,9 +22,6 @@ inline float square_sum(const X* x, int64_t size) {
   return total;
 }
 
-inline void put(float* to, float x) { *to = x; }
-inline void put(bf16* to, float x) { *to = narrow(x); }
-
 // out = x / sqrt(mean(x^2) + eps) * weight
 template <class X, class G, class Out>
 inline void norm_row(const X* x, const G* weight, int64_t size, float eps, Out* out) {

@@ -48,6 +48,9 @@ inline bf16 narrow(float value) {
   return {static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16)};
 }
 
+inline void put(float* to, float x) { *to = x; }
+inline void put(bf16* to, float x) { *to = narrow(x); }
+
 #ifdef ANYCHIP_AVX512
 
 using vf = __m512;

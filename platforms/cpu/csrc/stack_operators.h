@@ -111,7 +111,11 @@ inline Tensor run_stack(int64_t number, Tensor x, Tensor positions, Tensor cos_s
           run_layer(member, shape, stack->layers[layer], pages[layer], calls[layer].places,
                     work.attention[calls[layer].attention], turns, tokens, layer == 0,
                     layer + 1 == layers ? last : Wanted{nullptr, tokens}, work);
-        add_and_norm(member, stream, delta, stack->final_norm, last.count, hidden, shape.eps, to);
+        const Stream left{stream, delta, hidden, shape.eps};
+        member.split(last.count, ROW_GRAIN, [&](int64_t first, int64_t end) {
+          for (int64_t token = first; token < end; ++token)
+            left.normalize(token, stack->final_norm, to + token * hidden);
+        });
       });
     });
   });
