@@ -32,6 +32,12 @@ EXPERTS = QWEN | {
     "mlp_only_layers": [], "num_attention_heads": 32, "num_key_value_heads": 4, "tie_word_embeddings": False,
 }  # fmt: skip
 
+BERT = {
+    "model_type": "bert", "architectures": ["BertModel"], "hidden_size": 384, "intermediate_size": 1536,
+    "num_hidden_layers": 2, "num_attention_heads": 12, "vocab_size": 30522, "max_position_embeddings": 512,
+    "type_vocab_size": 2, "layer_norm_eps": 1e-12, "hidden_act": "gelu", "torch_dtype": "float32",
+}  # fmt: skip
+
 
 def work(target: str, model: dict[str, Any], **options: Any) -> Work:
     """Serving `model` with `options` on a GPU of a target."""

@@ -15,7 +15,7 @@ require_triton(interpreted=False)
 
 import triton
 from tests.triton.fake_device import SHARED, compiled, use
-from tests.triton.rehearsed import EXPERTS, LLAMA, QWEN, work
+from tests.triton.rehearsed import BERT, EXPERTS, LLAMA, QWEN, work
 
 from anychip.errors import UserError
 from anychip.triton.ahead import Helpers, Work
@@ -49,6 +49,12 @@ def test_whole_steps_compile_and_fit(target: str, model: dict[str, Any], options
     found = list(compiled())
     assert {"attend_contexts", "attend_queries", "draw_tokens"} <= {each.name for each in found}
     assert [each.name for each in found if each.shared > SHARED[target]] == []
+
+
+def test_encoders_run_whole() -> None:
+    use("sm_90")
+    assert run(work("sm_90", BERT, task="embed", dtype="bfloat16")) == ["weights", "start"]
+    assert {"attend_ragged", "center_and_normalize", "multiply_vector"} <= {each.name for each in compiled()}
 
 
 def test_a_launch_that_does_not_fit_fails() -> None:

@@ -36,7 +36,8 @@ def quantize(weight: Weight, scheme: Scheme) -> Weight:
     assert weight.values is not None and fits(weight, scheme), "asked for what does not fit"
     columns = weight.shape[1]
     group = scheme.group_size or columns
-    rows = max(1, _CHUNK // columns)
+    whole = weight.values.is_meta  # which takes no memory
+    rows = weight.shape[0] if whole else max(1, _CHUNK // columns)
     parts = [_encode(part.view(len(part), -1, group).float(), scheme) for part in weight.values.split(rows)]
     codes, scales, zero_points = zip(*parts, strict=True)
     quantization = Quantization(
