@@ -25,12 +25,15 @@ import triton
 from anychip.config import EngineConfig
 from anychip.log import logger
 from anychip.plugin.contract import Capabilities, ModelSource
+from anychip.runner.host_memory import host_memory
 from anychip.triton.absent import Target, use_absent
 from anychip.triton.chip import Chip
 from anychip.triton.rehearsal import KernelsOf, Rehearsal, rehearse
 
 MOST = 12
 """Processes at once: there are few kernels a start needs."""
+ROOM = 2 << 30
+"""Bytes of the host's memory that have to be free for each; one takes less than half."""
 PATIENCE = 60.0
 """Seconds after which a start goes on without them."""
 START = b"start\n"
@@ -116,8 +119,8 @@ class Helpers:
 
 
 def start_helpers(work: Work) -> Helpers | None:
-    """Processes for all processors but one; None where there is nothing to gain."""
-    count = min(MOST, len(os.sched_getaffinity(0)) - 1)
+    """Processes for all processors but one, as memory allows; None where there is nothing to gain."""
+    count = min(MOST, len(os.sched_getaffinity(0)) - 1, host_memory().free // ROOM)
     stored = sum(path.stat().st_size for path in work.source.path.glob("*.safetensors"))
     small = 0 < stored < SMALL
     if small or count < 1 or work.target.backend not in BACKENDS or work.marker.exists():
