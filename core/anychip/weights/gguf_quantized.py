@@ -95,7 +95,11 @@ def _q8_0(blocks: torch.Tensor) -> Parts:
 
 def _nibbles(packed: torch.Tensor) -> torch.Tensor:
     """[B, 16] uint8 -> [B, 32] uint8: the low halves of all bytes, then the high ones."""
-    return torch.cat([packed & 15, packed >> 4], dim=1)
+    half_size = packed.shape[1]
+    codes = packed.new_empty(len(packed), 2 * half_size)
+    torch.bitwise_and(packed, 15, out=codes[:, :half_size])
+    torch.bitwise_right_shift(packed, 4, out=codes[:, half_size:])
+    return codes
 
 
 def _bits(packed: torch.Tensor) -> torch.Tensor:

@@ -28,11 +28,11 @@ def canonical_codes(weight: Weight) -> tuple[torch.Tensor, torch.Tensor, torch.T
     if quantization.bits not in (4, 8) or values.is_floating_point() or weight.shape[1] % group or not parts:
         return None
     offset = 1 << (quantization.bits - 1) if values.dtype == torch.int8 else 0
-    codes = values if offset == 0 else (values.to(torch.int16) + offset).to(torch.uint8)
+    codes = values if offset == 0 else values.contiguous().view(torch.uint8) + offset  # modulo 256, as is meant
     zero_point = quantization.zero_point
     wide = quantization.scale.float()
-    scale = wide.half()
-    if not _close(scale, wide):
+    scale = quantization.scale.half()
+    if quantization.scale.dtype != torch.float16 and not _close(scale, wide):
         return None
     if zero_point is None and offset:
         return codes.contiguous(), _repeated(scale, parts), None, quantization.bits
@@ -48,7 +48,7 @@ def _parts(group: int) -> int:
 
 
 def _repeated(factors: torch.Tensor, parts: int) -> torch.Tensor:
-    return factors.repeat_interleave(parts, dim=1).contiguous()
+    return (factors if parts == 1 else factors.repeat_interleave(parts, dim=1)).contiguous()
 
 
 def _close(scale: torch.Tensor, wide: torch.Tensor) -> bool:
