@@ -19,7 +19,7 @@ from anychip.testing.subject import Subject
 LENGTH = 20
 AT_ONCE = 64
 LONG = 200
-STREAMS = 5
+STREAMS = 50
 QUIET_SECONDS = 20.0
 PARAMS = SamplingParams(temperature=0.0, max_tokens=LENGTH, ignore_eos=True)
 
