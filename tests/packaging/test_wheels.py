@@ -91,11 +91,11 @@ def test_release_says_which_extra_is_for_which_chip(release: Path, tmp_path: Pat
         assert any(name.endswith("/platforms/chips.toml") for name in tar.getnames())
     zipfile.ZipFile(wheel(release, "anychip")).extractall(tmp_path)
     (metadata,) = tmp_path.glob("*.dist-info")
-    device = tmp_path / "pci" / "0000:00:01.0"
+    device = tmp_path / "sys/bus/pci/devices/0000:00:01.0"
     device.mkdir(parents=True)
     for name, value in {"vendor": "0x10de", "device": "0x2335", "class": "0x030200"}.items():
         (device / name).write_text(value)
-    first, *others = platform_extras(Distribution.at(metadata), tmp_path / "pci")
+    first, *others = platform_extras(Distribution.at(metadata), tmp_path)
     assert (first.name, first.seen) == ("cuda", "an NVIDIA GPU (10de:2335)")
     folders = {path.parent.name for path in ROOT.glob("platforms/*/pyproject.toml")}
     assert {"cuda", *(extra.name for extra in others)} == folders

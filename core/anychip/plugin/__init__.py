@@ -40,6 +40,7 @@ from anychip.plugin.contract import (
     Step,
 )
 from anychip.plugin.hookspec import hookimpl
+from anychip.plugin.pci import PciDevice, pci_devices
 from anychip.plugin.spec import PlatformSpec, Probe
 from anychip.plugin.uniforms import uniforms
 
@@ -65,6 +66,7 @@ __all__ = [
     "Memory",
     "ModelInfo",
     "ModelSource",
+    "PciDevice",
     "Pending",
     "Plane",
     "Platform",
@@ -80,5 +82,6 @@ __all__ = [
     "StepResult",
     "UserError",
     "hookimpl",
+    "pci_devices",
     "uniforms",
 ]

@@ -99,6 +99,11 @@ class KVSpec:
     """Whether a token sees none after it; if not, a prompt has to run whole in one step."""
 
     @property
+    def coded(self) -> bool:
+        """Whether keys and values are codes: each `NAME` then has its scales in a plane `NAME_scale`."""
+        return any(plane.name.endswith("_scale") for plane in self.planes)
+
+    @property
     def bytes_per_token(self) -> int:
         """Bytes one layer keeps for a token."""
         return sum(plane.bytes_per_token for plane in self.planes)

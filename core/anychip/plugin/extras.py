@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from importlib.metadata import Distribution, PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
+from anychip.plugin.pci import PciDevice, pci_devices
+
 DISTRIBUTION = "anychip"
 CHIPS = "extra_metadata/chips.toml"
 """The table, within the folder of the distribution's metadata."""
-PCI = Path("/sys/bus/pci/devices")
 
 _REQUIREMENT = re.compile(rf"^{DISTRIBUTION}-[\w-]+\b.*;.*\bextra\s*==\s*['\"](?P<extra>[\w-]+)['\"]")
 
@@ -43,7 +44,7 @@ class Extra:
         return f"{self.name} is not installed.{there} Install it with `{self.install}`."
 
 
-def platform_extras(distribution: Distribution | None = None, pci: Path = PCI) -> tuple[Extra, ...]:
+def platform_extras(distribution: Distribution | None = None, root: Path = Path("/")) -> tuple[Extra, ...]:
     """The extras that bring a platform: those whose chips the machine shows come first, then by name.
 
     Without a distribution it is the installed one; there are none where anychip runs from a folder alone.
@@ -55,23 +56,14 @@ def platform_extras(distribution: Distribution | None = None, pci: Path = PCI) -
     matches = (_REQUIREMENT.match(requirement) for requirement in found.requires or [])
     names = {match["extra"] for match in matches if match}
     chips = tomllib.loads(found.read_text(CHIPS) or "")
-    shown = tuple(_devices(pci))
+    shown = tuple(pci_devices(root))
     extras = [Extra(name, _seen(chips.get(name, {}), shown)) for name in names]
     return tuple(sorted(extras, key=lambda extra: (not extra.seen, extra.name)))
 
 
-def _devices(pci: Path) -> Iterator[str]:
-    """vendor:device:class of everything on the bus, in hexadecimal digits."""
-    for device in sorted(pci.glob("*")):
-        try:
-            words = [(device / name).read_text().strip().removeprefix("0x") for name in ("vendor", "device", "class")]
-        except OSError:  # it has just been taken out, or is hidden from us
-            continue
-        yield ":".join(words)
-
-
-def _seen(known: Mapping[str, Any], devices: tuple[str, ...]) -> str:
-    for device in devices:
-        if any(fnmatch(device, pattern) for pattern in known.get("pci", ())):
-            return f"{known['chip']} ({device.rpartition(':')[0]})"
+def _seen(known: Mapping[str, Any], devices: tuple[PciDevice, ...]) -> str:
+    for found in devices:
+        number = f"{found.vendor}:{found.device}"
+        if any(fnmatch(f"{number}:{found.kind}", pattern) for pattern in known.get("pci", ())):
+            return f"{known['chip']} ({number})"
     return ""

@@ -236,7 +236,7 @@ class Registry:
         if any(found.spec.name == spec.name for found in self.platforms):
             raise UserError(f"There is another platform called {spec.name!r}.", "Uninstall one of them.")
         refused = version_refusal(spec.api_version, self.api_version)
-        probe = Probe(0, refused, 0, OTHER_VERSION) if refused else spec.probe()
+        probe = Probe.cannot(refused, OTHER_VERSION) if refused else spec.probe()
         if not isinstance(probe, Probe):
             raise UserError(f"The probe of platform {spec.name!r} returned {type(probe).__name__}, not Probe.")
         self.platforms.append(FoundPlatform(spec, plugin, version, probe, refused))

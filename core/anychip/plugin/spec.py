@@ -25,6 +25,11 @@ class Probe:
     remedy: str = ""
     """What the user can install or change where it cannot run, as a sentence."""
 
+    @classmethod
+    def cannot(cls, reason: str, remedy: str) -> Probe:
+        """A platform that cannot run here: why, and what to do about it."""
+        return cls(0, reason, 0, remedy)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlatformSpec:

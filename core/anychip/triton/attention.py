@@ -48,8 +48,7 @@ class Attention:
         kv_heads, dim = spec.planes[0].shape
         group = self.num_heads // kv_heads
         tokens = inputs.positions.shape[0] - inputs.num_single
-        coded = len(spec.planes) > 2  # scales beside keys and values
-        tile = query_tile(self.chip, self.dtype, dim, tokens * self.num_heads, inputs.max_query * group, coded)
+        tile = query_tile(self.chip, self.dtype, dim, tokens * self.num_heads, inputs.max_query * group, spec.coded)
         pieces = max(1, self.chip.tuning.waves * self.chip.processors // kv_heads)
         return make_plan(inputs, spec, block_size, pieces, group, tile, self.chip)
 

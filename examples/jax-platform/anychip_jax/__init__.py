@@ -11,7 +11,7 @@ from anychip.plugin import EngineConfig, Platform, PlatformSpec, Probe, hookimpl
 def probe() -> Probe:
     """Below every real platform: it runs only when asked for. JAX is not loaded for that, as it starts threads."""
     found = importlib.util.find_spec("jax") is not None
-    return Probe(-1, "an example") if found else Probe(0, "JAX is not installed", remedy="pip install jax")
+    return Probe(-1, "an example") if found else Probe.cannot("JAX is not installed", "pip install jax")
 
 
 def open_jax(devices: Sequence[int], config: EngineConfig) -> Platform:

@@ -28,25 +28,21 @@ def probe() -> Probe:
     try:
         library = ctypes.CDLL(LIBRARY)
     except OSError:
-        return _cannot("no NVIDIA driver is installed", INSTALL)
+        return Probe.cannot("no NVIDIA driver is installed", INSTALL)
     if library.nvmlInit_v2():
-        return _cannot("the NVIDIA driver does not answer", UPDATE)
+        return Probe.cannot("the NVIDIA driver does not answer", UPDATE)
     try:
         found = _capabilities(library)
     finally:
         library.nvmlShutdown()
     if not found:
-        return _cannot("the NVIDIA driver finds no GPU", NO_GPU)
+        return Probe.cannot("the NVIDIA driver finds no GPU", NO_GPU)
     if max(found) < MIN_CAPABILITY:
         has, needs = (".".join(map(str, version)) for version in (max(found), MIN_CAPABILITY))
-        return _cannot(f"the GPU has compute capability {has}, and {needs} is needed", OLD_GPU)
+        return Probe.cannot(f"the GPU has compute capability {has}, and {needs} is needed", OLD_GPU)
     if not built_for("cuda"):
-        return _cannot("this build of PyTorch is not for NVIDIA GPUs", BUILD)
+        return Probe.cannot("this build of PyTorch is not for NVIDIA GPUs", BUILD)
     return Probe(SCORE, "", len(found))
-
-
-def _cannot(reason: str, remedy: str) -> Probe:
-    return Probe(0, reason, 0, remedy)
 
 
 def _capabilities(library: ctypes.CDLL) -> list[tuple[int, int]]:

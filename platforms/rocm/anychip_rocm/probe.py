@@ -24,16 +24,16 @@ BUILD = "Install the build of PyTorch for ROCm, from the index that PyTorch's in
 def probe(root: Path = Path("/"), torch_folder: Path | None = None) -> Probe:
     """Score 0 with a reason where there is no driver, no GPU that is known, or another build of torch."""
     if not (root / DEVICE).exists():
-        return _cannot("no AMD driver with compute support is loaded", DRIVER)
+        return Probe.cannot("no AMD driver with compute support is loaded", DRIVER)
     if not os.access(root / DEVICE, os.R_OK | os.W_OK):
-        return _cannot("this user may not open /dev/kfd", GROUPS)
+        return Probe.cannot("this user may not open /dev/kfd", GROUPS)
     found = architectures(root)
     if not found:
-        return _cannot("the AMD driver shows no GPU", NO_GPU)
+        return Probe.cannot("the AMD driver shows no GPU", NO_GPU)
     if not {*found} & {*SOLD_AS}:
-        return _cannot(f"the GPU is a {found[0]}, which is not supported", OTHER)
+        return Probe.cannot(f"the GPU is a {found[0]}, which is not supported", OTHER)
     if not built_for("hip", torch_folder):
-        return _cannot("this build of PyTorch is not for AMD GPUs", BUILD)
+        return Probe.cannot("this build of PyTorch is not for AMD GPUs", BUILD)
     return Probe(SCORE, "", len(found))
 
 
@@ -52,7 +52,3 @@ def _properties(path: Path) -> dict[str, int]:
         return {}
     pairs = (line.split() for line in lines)
     return {words[0]: int(words[1]) for words in pairs if len(words) == 2}
-
-
-def _cannot(reason: str, remedy: str) -> Probe:
-    return Probe(0, reason, 0, remedy)

@@ -7,19 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from anychip.plugin import Probe
+from anychip.plugin import Probe, pci_devices
 
 SCORE = 100
-VENDOR = "0x1ae0"
+VENDOR = "1ae0"
 """Google's number on the PCI bus, which its network cards and disks have too."""
 CHIPS = {
-    "0x0027": "v3",
-    "0x0056": "v4i",
-    "0x005e": "v4",
-    "0x0062": "v5p",
-    "0x0063": "v5e",
-    "0x006f": "v6e",
-    "0x0076": "7x",
+    "0027": "v3",
+    "0056": "v4i",
+    "005e": "v4",
+    "0062": "v5p",
+    "0063": "v5e",
+    "006f": "v6e",
+    "0076": "7x",
 }
 """Chips by their number on the PCI bus, as jax lists them."""
 RUNTIMES = {"torch-tpu": "torch_tpu", "torch-xla": "torch_xla"}
@@ -60,32 +60,24 @@ def look(root: Path = Path("/"), has: Callable[[str], bool] = installed) -> Mach
 
 
 def _chips(root: Path) -> list[str]:
-    found = []
-    for device in (root / "sys/bus/pci/devices").glob("*"):
-        vendor, number = ((device / name).read_text().strip() for name in ("vendor", "device"))
-        if vendor == VENDOR and number in CHIPS:
-            found.append(CHIPS[number])
-    return found
+    ours = (found.device for found in pci_devices(root) if found.vendor == VENDOR)
+    return [CHIPS[number] for number in ours if number in CHIPS]
 
 
 def judge(machine: Machine) -> Probe:
     """Score 0 with what is missing; below 0 where only XLA's processor device can run."""
     if not machine.runtimes:
         found = f"{_chip_count(machine)}, and " if machine.chips else ""
-        return _cannot(f"{found}no TPU runtime is installed", INSTALL)
+        return Probe.cannot(f"{found}no TPU runtime is installed", INSTALL)
     if not machine.chips:
         if "torch-xla" in machine.runtimes:
             return Probe(-1, f"no TPU was found; with --runtime {ON_HOST}, XLA's processor device, for tests")
-        return _cannot(f"{machine.runtimes[0]} is installed, and no TPU was found", NO_TPU)
+        return Probe.cannot(f"{machine.runtimes[0]} is installed, and no TPU was found", NO_TPU)
     if not machine.files:
-        return _cannot(f"{_chip_count(machine)}, and none of /dev/accel* and /dev/vfio/* is here", HAND_IN)
+        return Probe.cannot(f"{_chip_count(machine)}, and none of /dev/accel* and /dev/vfio/* is here", HAND_IN)
     if not machine.libtpu:
-        return _cannot(f"{_chip_count(machine)}, and libtpu is missing", INSTALL)
+        return Probe.cannot(f"{_chip_count(machine)}, and libtpu is missing", INSTALL)
     return Probe(SCORE, "", len(machine.chips))
-
-
-def _cannot(reason: str, remedy: str) -> Probe:
-    return Probe(0, reason, 0, remedy)
 
 
 def _chip_count(machine: Machine) -> str:

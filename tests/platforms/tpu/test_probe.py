@@ -18,6 +18,7 @@ def machine(root, chips=(), files=(), modules=()):
         folder.mkdir(parents=True)
         (folder / "vendor").write_text(f"{vendor}\n")
         (folder / "device").write_text(f"{device}\n")
+        (folder / "class").write_text("0x120000\n")
     for name in files:
         (root / name).mkdir(parents=True)
     return look(root, lambda module: module in modules)
