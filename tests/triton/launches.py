@@ -41,7 +41,8 @@ def chip(target: str, processors: int = 132) -> Chip:
     """As the platform of a target describes it."""
     if target in CHIPS:
         return CHIPS[target].chip(processors)
-    return Chip(processors, target in OVERLAPS, tuning_of(SHARED[target]))
+    capability = divmod(int(target.removeprefix("sm_")), 10)
+    return Chip(processors, target in OVERLAPS, tuning_of(capability, SHARED[target]))
 
 
 def ops_for(target: str, spec: OpSpec) -> Ops:

@@ -20,13 +20,14 @@ ROOMY = 128 * 1024
 H200 = Tuning(
     context=Tile(16, 64, 4, 4),
     context_coded=Tile(16, 64, 4, 4),
-    context_float32=Tile(16, 32, 4, 2),
+    context_float32=Tile(16, 32, 8, 2),
     query_few=Tile(16, 64, 4, 4),
     query_small=Tile(64, 64, 4, 4),
     query_medium=Tile(128, 64, 8, 6),
     query_large=Tile(128, 128, 8, 6),
     query_coded_small=Tile(64, 64, 4, 4),
     query_coded=Tile(128, 64, 8, 6),
+    query_float32=Tile(32, 32, 8, 1),
     thin=WeightTile(64, 128, 4, 4),
     thin_float32=WeightTile(32, 64, 4, 4),
     experts_few=WeightTile(64, 128, 4, 4),
@@ -45,19 +46,23 @@ SMALL = replace(
     query_coded=Tile(64, 64, 4, 3),
 )
 """For chips with about 100 KiB: not measured."""
+B200 = replace(H200, codes_bytes=WeightTile(64, 256, 8, 4))
+"""For compute capability 10.0, where products of 8 bits spill with 4 warps: not measured."""
 
 
-def tuning_of(shared_memory: int) -> Tuning:
+def tuning_of(capability: tuple[int, int], shared_memory: int) -> Tuning:
     """Tiles that fit a program's share of shared memory, in bytes."""
-    return H200 if shared_memory > ROOMY else SMALL
+    if shared_memory <= ROOMY:
+        return SMALL
+    return B200 if capability >= (10, 0) else H200
 
 
 def chip_of(device: torch.device) -> Chip:
     """The chip of one GPU."""
     properties = torch.cuda.get_device_properties(device)
     shared_memory: int = properties.shared_memory_per_block_optin  # type: ignore[attr-defined]  # the stub lacks it
-    overlap = (properties.major, properties.minor) >= OVERLAPS
-    return Chip(properties.multi_processor_count, overlap, tuning_of(shared_memory))
+    capability = properties.major, properties.minor
+    return Chip(properties.multi_processor_count, capability >= OVERLAPS, tuning_of(capability, shared_memory))
 
 
 def formats_of(capability: tuple[int, int]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ RDNA (gfx11, 12)    32 lanes    256 registers a lane                           m
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import torch
@@ -23,6 +23,19 @@ CDNA = Tuning(
     query_coded=Tile(64, 32, 4, 2),
     query_wide=Tile(64, 32, 4, 2),
 )
+ROOMY = replace(
+    CDNA,
+    thin=WeightTile(64, 128, 4, 4),
+    thin_float32=WeightTile(32, 64, 4, 4),
+    experts_few=WeightTile(64, 128, 4, 3),
+    experts_some=WeightTile(64, 128, 4, 3),
+    experts_many=WeightTile(128, 64, 8, 3),
+    experts_float32=WeightTile(32, 32, 4, 3),
+    codes_packed=WeightTile(64, 128, 8, 3),
+    codes_bytes=WeightTile(64, 256, 4, 3),
+    codes_many=WeightTile(128, 128, 8, 3),
+)
+"""For 160 KiB of fast memory: more tiles of weights are under way. Larger tiles of attention would spill."""
 RDNA = Tuning(
     context_large=Tile(16, 16, 4, 2),
     context_coded=Tile(16, 32, 8, 1),
@@ -84,7 +97,7 @@ CHIPS: Mapping[str, Architecture] = MappingProxyType(
         for found in (
             Architecture("gfx90a", 64 * 1024, None, CDNA),
             Architecture("gfx942", 64 * 1024, torch.float8_e4m3fnuz, CDNA),
-            Architecture("gfx950", 160 * 1024, torch.float8_e4m3fn, CDNA),
+            Architecture("gfx950", 160 * 1024, torch.float8_e4m3fn, ROOMY),
             Architecture("gfx1100", 64 * 1024, None, RDNA),
             Architecture("gfx1201", 64 * 1024, torch.float8_e4m3fn, RDNA),
         )
