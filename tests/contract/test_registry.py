@@ -160,7 +160,7 @@ def test_version_0_takes_only_itself():
 
 
 def test_a_platform_that_cannot_run_here_says_why_and_what_to_do(plugin):
-    probe = "Probe(0, 'no such chip in this machine', 0, 'Put one in.')"
+    probe = "Probe.cannot('no such chip in this machine', 'Put one in.')"
     plugin("dummy-one", platform_source("one").replace("Probe(50, '', 1)", probe))
     registry = Registry()
     assert registry.choose("auto").found.spec.name != "one"
