@@ -14,6 +14,7 @@ from anychip.triton.cache import copy_blocks, new_cache
 from anychip.triton.chip import Chip
 from anychip.triton.codes import FORMATS
 from anychip.triton.experts import Experts
+from anychip.triton.keys import settle_keys
 from anychip.triton.linear import Linears
 from anychip.triton.ragged import RaggedAttention
 from anychip.triton.rotary import Heads
@@ -32,6 +33,7 @@ class TritonKernels:
 
     def kernels(self, spec: OpSpec) -> Mapping[str, Kernel]:
         """A kernel by op name, for one loaded model."""
+        settle_keys()
         attention, heads, rows = (
             Attention(self.chip, spec.num_heads, dtype_of(spec.dtype)),
             Heads(self.chip),
