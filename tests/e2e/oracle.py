@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -77,16 +77,18 @@ class Recorder:
         run = runner._run
         handles = self.llm.engine.scheduler.rows.handles
 
-        def note(batch: Batch, greedy: bool) -> Computed:
-            computed: Computed = run(batch, greedy)
+        def note(batch: Batch, computed: Computed) -> Computed:
             row_of_token = np.repeat(batch.rows, np.diff(batch.query_start))
             places = [(int(handles[row_of_token[at]]), int(batch.positions[at])) for at in batch.logits_at]
             if places:
                 assert computed.logits is not None
                 self.seen.update(zip(places, computed.logits.float().clone(), strict=True))
-            return computed
+            again = computed.again
+            if again is None:
+                return computed
+            return replace(computed, again=lambda masked: note(batch, replace(again(True), again=again)))
 
-        runner._run = note
+        runner._run = lambda batch, greedy: note(batch, run(batch, greedy))
 
 
 def greedy(llm: LLM, prompts: list[list[int]], tokens: int) -> list[list[int]]:
