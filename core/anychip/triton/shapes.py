@@ -52,11 +52,12 @@ def thin_shape(chip: Chip, tokens: int, rows: int, inputs: int, gated: bool, dty
 def vector_shape(tuning: Tuning, inputs: int, gated: bool, normed: bool) -> dict[str, int]:
     """Arguments of the launch for one token: output rows and inputs of a program's tile, measured on an H200."""
     depth = min(1024, max(16, 1 << (inputs - 1).bit_length()))
+    few, many = (tuning.warps(threads * tuning.vector_threads) for threads in (64, 128))
     if gated or normed:
-        return {"BLOCK_N": 2 if inputs <= 1024 and gated else 4, "BLOCK_K": depth, "num_warps": tuning.warps(128)}
+        return {"BLOCK_N": 2 if inputs <= 1024 and gated else 4, "BLOCK_K": depth, "num_warps": many}
     if 1024 < inputs < 8192:
-        return {"BLOCK_N": 2, "BLOCK_K": depth, "num_warps": tuning.warps(128)}
-    return {"BLOCK_N": 4, "BLOCK_K": min(512, depth), "num_warps": tuning.warps(64)}
+        return {"BLOCK_N": 2, "BLOCK_K": depth, "num_warps": many}
+    return {"BLOCK_N": 4, "BLOCK_K": min(512, depth), "num_warps": few}
 
 
 def code_shape(chip: Chip, tokens: int, rows: int, inputs: int, packed: bool) -> ThinShape:

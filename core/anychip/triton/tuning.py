@@ -46,6 +46,8 @@ class Tuning:
     """Threads of a warp."""
     waves: int = 4
     """Pieces of context a processor, when there are enough."""
+    vector_threads: int = 1
+    """Times as many threads for a product with one token, where a compiler loads too much of a row at once."""
 
     context: Tile = Tile(16, 64, 4, 2)
     """One token's heads against a long context: small, with many loads under way. More rows where heads need them."""

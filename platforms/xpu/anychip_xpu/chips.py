@@ -31,10 +31,37 @@ class Kind:
         return Chip(processors, tuning=self.tuning)
 
 
-MATRIX = Kind(Tuning(), tuple(name for name in FORMATS if name != "fp8"), ("int8",))
-"""Data Center GPU Max, and Arc from the B series on."""
+MATRIX = Kind(
+    Tuning(
+        vector_threads=4,
+        context=Tile(16, 16, 4, 1),
+        context_large=Tile(16, 16, 4, 1),
+        context_coded=Tile(16, 16, 4, 1),
+        query_few=Tile(16, 16, 4, 1),
+        query_small=Tile(64, 16, 8, 1),
+        query_medium=Tile(64, 16, 8, 1),
+        query_large=Tile(128, 16, 16, 1),
+        query_coded_small=Tile(64, 16, 8, 1),
+        query_coded=Tile(64, 16, 8, 1),
+        query_wide=Tile(32, 16, 4, 1),
+        thin=WeightTile(64, 64, 8, 2),
+        experts_few=WeightTile(64, 64, 8, 2),
+        experts_some=WeightTile(64, 64, 8, 2),
+        experts_many=WeightTile(64, 64, 8, 2),
+        codes_packed=WeightTile(32, 128, 16, 1),
+        codes_bytes=WeightTile(64, 64, 8, 2),
+        codes_many=WeightTile(64, 64, 8, 2),
+    ),
+    formats=tuple(name for name in FORMATS if name != "fp8"),
+    caches=("int8",),
+)
+"""Data Center GPU Max, and Arc from the B series on.
+
+A warp holds a tile's keys whole, whatever the number of warps, so tiles are narrow; attention still spills a little.
+"""
 PLAIN = Kind(
     Tuning(
+        vector_threads=8,
         context=Tile(16, 16, 8, 1),
         context_large=Tile(16, 16, 8, 1),
         query_few=Tile(16, 16, 8, 1),

@@ -20,10 +20,10 @@ def probe() -> Probe:
     """Below 0, so that nothing but its name starts it: loading the extension replaces some of torch's operators."""
     found = _version(PACKAGE)
     if not found:
-        return Probe(0, f"{PACKAGE} is not installed", 0, INSTALL)
+        return Probe.cannot(f"{PACKAGE} is not installed", INSTALL)
     torch = _version("torch")
     if not (_is(found) and _is(torch)):
-        return Probe(0, f"{PACKAGE} {found} with torch {torch}: only {VERSION} of both is known to work", 0, INSTALL)
+        return Probe.cannot(f"{PACKAGE} {found} with torch {torch}: only {VERSION} of both is known to work", INSTALL)
     return Probe(-1, "Intel's extension for PyTorch, on the processor: for comparisons")
 
 

@@ -132,12 +132,17 @@ def paged_attention(
 
 
 def _attend_single(out: torch.Tensor, q: torch.Tensor, cache: Cache, plan: Plan, scale: float, softcap: float) -> None:
+    """Without a window it gets one that holds all: it takes its own word for none in some processes and not in others.
+
+    Beside a soft cap it takes no window of any size.
+    """
     heads, kv_heads = q.shape[1], cache.k.shape[1]
     of_head = torch.arange(heads, dtype=torch.int32) // (heads // kv_heads)
     lengths = plan.inputs.seq_lens[: len(q)]
+    window = plan.window or (plan.inputs.max_seq if softcap == NONE else NONE)
     torch.ops.torch_ipex.single_query_cached_kv_attention(
         out, q, cache.k, cache.v, of_head, scale, plan.single_table, lengths, plan.block_size, plan.inputs.max_seq,
-        None, plan.window or NONE, *SCALES, softcap,
+        None, window, *SCALES, softcap,
     )  # fmt: skip
 
 

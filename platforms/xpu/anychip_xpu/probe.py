@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from anychip.plugin import Probe
+from anychip.plugin import PciDevice, Probe, pci_devices
 from anychip.plugin.torch_build import built_for
 
 SCORE = 100
-INTEL = "0x8086"
-DISPLAY = "0x03"
+INTEL = "8086"
+DISPLAY = "03"
 """How the class of a display controller begins, a GPU without outputs included."""
 
 NO_GPU = "If the machine has one, a virtual machine has to be given it, and a container /sys and /dev/dri."
@@ -26,36 +26,30 @@ def probe(root: Path = Path("/"), torch_folder: Path | None = None) -> Probe:
 
     Integrated GPUs count too. Whether Intel's compute runtime knows them is asked when one is opened.
     """
-    if not any(_intel_gpus(root)):
-        return _cannot("there is no Intel GPU on the PCI bus", NO_GPU)
+    if not any(map(_is_gpu, pci_devices(root))):
+        return Probe.cannot("there is no Intel GPU on the PCI bus", NO_GPU)
     nodes = list(_render_nodes(root))
     if not nodes:
-        return _cannot("the kernel has no driver for the Intel GPU", NO_DRIVER)
+        return Probe.cannot("the kernel has no driver for the Intel GPU", NO_DRIVER)
     given = [node for node in nodes if node.exists()]
     if not given:
-        return _cannot(f"{_shown(nodes[0], root)} is not there", NOT_GIVEN)
+        return Probe.cannot(f"{_shown(nodes[0], root)} is not there", NOT_GIVEN)
     usable = [node for node in given if os.access(node, os.R_OK | os.W_OK)]
     if not usable:
-        return _cannot(f"{_shown(given[0], root)} may not be opened", NOT_OPEN)
+        return Probe.cannot(f"{_shown(given[0], root)} may not be opened", NOT_OPEN)
     if not built_for("xpu", torch_folder):
-        return _cannot("this build of PyTorch is not for Intel GPUs", BUILD)
+        return Probe.cannot("this build of PyTorch is not for Intel GPUs", BUILD)
     return Probe(SCORE, "", len(usable))
 
 
-def _cannot(reason: str, remedy: str) -> Probe:
-    return Probe(0, reason, 0, remedy)
-
-
-def _intel_gpus(root: Path) -> Iterator[Path]:
-    for device in sorted((root / "sys/bus/pci/devices").glob("*")):
-        if _read(device / "vendor") == INTEL and _read(device / "class").startswith(DISPLAY):
-            yield device
+def _is_gpu(found: PciDevice) -> bool:
+    return found.vendor == INTEL and found.kind.startswith(DISPLAY)
 
 
 def _render_nodes(root: Path) -> Iterator[Path]:
     """Where programs reach each Intel GPU, as its driver says: whether it is there is another matter."""
     for node in sorted((root / "sys/class/drm").glob("renderD*")):
-        if _read(node / "device/vendor") == INTEL:
+        if _read(node / "device/vendor") == f"0x{INTEL}":
             yield root / "dev/dri" / node.name
 
 

@@ -19,6 +19,7 @@ def machine(root: Path, *devices: tuple[str, str], driver: bool = True, given: b
         device = root / f"sys/bus/pci/devices/0000:{number:02}:00.0"
         device.mkdir(parents=True)
         (device / "vendor").write_text(f"{vendor}\n")
+        (device / "device").write_text("0x0bd5\n")
         (device / "class").write_text(f"{kind}\n")
         if driver and kind.startswith("0x03"):
             node = root / f"sys/class/drm/renderD{128 + number}"
