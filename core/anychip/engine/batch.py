@@ -91,8 +91,8 @@ class Batch:
     """One step: a ragged batch in which rows with a single token come first.
 
     The arrays are the scheduler's own and change at its next step: a runner copies what it needs before `submit`
-    returns. The same object may come again: then the arrays hold the next step, in which the same rows bring one token
-    and sample one, and what follows from rows and shapes may be kept.
+    returns. The same object may come again: then the same arrays hold the next step, in which the same rows bring one
+    token and sample one, and what follows from rows and shapes may be kept.
     A step with no tokens is legal; it only admits and retires rows.
     """
 
@@ -189,6 +189,7 @@ class StepResult:
     """What a step brought back.
 
     `rows` sampled, in batch order; row i gave token_ids[token_start[i]:token_start[i+1]].
+    The scheduler reads the arrays of a result before it asks for the next one's, and keeps none of them.
     """
 
     rows: Int32 = field(default_factory=_no_rows)

@@ -124,7 +124,7 @@ class Scheduler:
         if steady is not None and record.step >= steady.first.step and steady.note(record, result):
             if steady.fills(record):
                 self.reuse.publish(record.rows, record.ends)
-            return self._outputs(Outcome(steady.handles, steady.token_start, result.token_ids.tobytes()))
+            return self._outputs(Outcome(steady.handles, steady.token_start, steady.newest.tobytes()))
         rows, ends = computed(self.rows, record, result)
         outcome = read_result(self.rows, record, result)
         self.reuse.publish(rows, ends)

@@ -70,7 +70,7 @@ class Steady:
 
     def note(self, record: StepRecord, result: StepResult) -> bool:
         """Keep a step's tokens, if that is all there is to do; False if a row may have ended or brought more."""
-        tokens = result.token_ids
+        tokens = result.token_ids.astype(np.int32)  # a copy: the runner may use its array again
         full = len(tokens) == len(self.newest)
         if full:
             self.newest = tokens

@@ -68,7 +68,10 @@ class Computed:
     on_host: Int32 | None = None
     """[S] the same in place of `chosen`, where the host has it at once. The next step may overwrite it."""
     again: Callable[[bool], Computed] | None = None
-    """Runs the batch when it comes again, its arrays having advanced; True asks for `logits`. None: as at first."""
+    """Runs the batch when it comes again, its arrays having advanced; True asks for `logits`. None: as at first.
+
+    It is called when the step is finished, and not in torch's inference mode, which costs more than the call.
+    """
 
 
 Forward = Callable[[DeviceBatch], Computed]
