@@ -6,6 +6,7 @@ import ctypes
 import mmap
 import os
 import threading
+import time
 import weakref
 
 import torch
@@ -20,6 +21,8 @@ ADVISE, COLLAPSE = 14, 25
 """Linux' MADV_HUGEPAGE, and from 6.1 on MADV_COLLAPSE: make a huge page of what lies here, now."""
 PATIENCE = 1.0
 """Seconds from the end of a start until pages are joined."""
+REST = 40
+"""Times as long as joining a page took that the next one waits, while other threads of the process compute."""
 
 Mapping = tuple[weakref.ref[object], int, int]
 """What must live for it, where it begins, and its bytes."""
@@ -77,9 +80,18 @@ def _join(mappings: list[Mapping]) -> None:
     libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     for reference, begin, size in mappings:
         for address in range(-(-begin // HUGE) * HUGE, begin + size - HUGE + 1, HUGE):
+            started, others = time.perf_counter(), _time_of_others()
             holder = reference()
             if holder is None:
                 break
             for advice in (ADVISE, COLLAPSE):
                 libc.madvise(address, HUGE, advice)  # a wish: it may fail
             del holder  # so that no more than one page waits for us
+            took = time.perf_counter() - started
+            if _time_of_others() - others > took / 2:
+                time.sleep(REST * took)
+
+
+def _time_of_others() -> float:
+    """Seconds of processor time of this process's other threads."""
+    return time.process_time() - time.thread_time()
