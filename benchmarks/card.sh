@@ -37,9 +37,10 @@ tell() {
   done
 }
 
-# Right or wrong: what does not measure runs side by side.
+# Right or wrong: what does not measure runs side by side, in a part of the memory each.
 check() {
-  local level dtype
+  local level dtype way
+  export ANYCHIP_KV_CACHE_MEMORY_BYTES=$((8 << 30))
   run_part kit-0 60 python3 -m anychip conform cuda --level 0  # it looks at the memory, so nothing runs beside it
   for level in 1 2 3; do
     run_part "kit-$level" 400 python3 -m anychip conform cuda --level "$level" &
@@ -47,6 +48,9 @@ check() {
   run_part kit-1-each-type 400 python3 benchmarks/triton_kernels.py check &
   if [ -e "$kept/demo.gguf" ]; then
     run_part soak 260 python3 benchmarks/soak.py --seconds 180 --model "$kept/demo.gguf" &
+    for way in dtype=bfloat16 quantization=fp8 quantization=int8 quantization=int4; do
+      run_part "accuracy-${way#*=}" 200 python3 benchmarks/accuracy.py --model "$kept/demo.gguf" --device cuda "$way" &
+    done
     [ -e "$kept/answers.json" ] && for dtype in float32 bfloat16; do
       run_part "answers-$dtype" 200 python3 benchmarks/answers.py compare "$kept/demo.gguf" "$kept/answers.json" --device cuda --dtype "$dtype" &
     done
@@ -54,7 +58,8 @@ check() {
   wait
   run_part kit-4 150 python3 -m anychip conform cuda --level 4
   tell kit-0 kit-1 kit-2 kit-3 kit-4 kit-1-each-type
-  [ -e "$kept/demo.gguf" ] && tell soak
+  unset ANYCHIP_KV_CACHE_MEMORY_BYTES
+  [ -e "$kept/demo.gguf" ] && tell soak accuracy-bfloat16 accuracy-fp8 accuracy-int8 accuracy-int4
   [ -e "$kept/demo.gguf" ] && [ -e "$kept/answers.json" ] && tell answers-float32 answers-bfloat16
 }
 
@@ -91,6 +96,9 @@ profile() {
     run_part "profile-$shape" 90 python3 benchmarks/cuda_profile.py "$kept/shapes/$shape" --rows 1 32 128 --prompt 1024 8192 --host
     tell "profile-$shape"
   done
+  run_part profile-long 60 python3 benchmarks/cuda_profile.py "$kept/shapes/qwen3-0.6b" --rows 64 256 --context 640
+  run_part profile-experts 90 python3 benchmarks/cuda_profile.py "$kept/shapes/qwen3-30b-a3b" --rows 1 32 128 --prompt 8192
+  tell profile-long profile-experts
 }
 
 kernels() {
