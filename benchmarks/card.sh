@@ -37,15 +37,20 @@ tell() {
   done
 }
 
+# LEVEL LIMIT: a level of the kit, noted for the table of platforms.
+kit() {
+  run_part "kit-$1" "$2" python3 -m anychip conform cuda --level "$1" --record "$out/cuda.json" --on "$(nvidia-smi --query-gpu=name --format=csv,noheader | head -1)"
+}
+
 # Right or wrong: what does not measure runs side by side, in a part of the memory each.
 check() {
   local level dtype way
   export ANYCHIP_KV_CACHE_MEMORY_BYTES=$((8 << 30))
-  run_part kit-0 60 python3 -m anychip conform cuda --level 0  # it looks at the memory, so nothing runs beside it
-  for level in 1 2 3; do
-    run_part "kit-$level" 400 python3 -m anychip conform cuda --level "$level" &
-  done
-  run_part kit-1-each-type 400 python3 benchmarks/triton_kernels.py check &
+  cp docs/records/cuda.json "$out/"
+  kit 0 60  # it looks at the memory, so nothing runs beside it
+  for level in 2 3; do kit "$level" 400 & done
+  # Compiles what level 1 launches, in as many processes as there are processors.
+  { run_part kit-1-each-type 400 python3 benchmarks/triton_kernels.py check; kit 1 400; } &
   if [ -e "$kept/demo.gguf" ]; then
     run_part soak 260 python3 benchmarks/soak.py --seconds 180 --model "$kept/demo.gguf" &
     for way in dtype=bfloat16 quantization=fp8 quantization=int8 quantization=int4; do
@@ -56,7 +61,7 @@ check() {
     done
   fi
   wait
-  run_part kit-4 150 python3 -m anychip conform cuda --level 4
+  kit 4 150
   tell kit-0 kit-1 kit-2 kit-3 kit-4 kit-1-each-type
   unset ANYCHIP_KV_CACHE_MEMORY_BYTES
   [ -e "$kept/demo.gguf" ] && tell soak accuracy-bfloat16 accuracy-fp8 accuracy-int8 accuracy-int4
@@ -66,6 +71,7 @@ check() {
 # NAME LIMIT SHAPE WORKLOADS [OPTION ...]
 workloads() {
   local name=$1 limit=$2 shape=$3 only=$4 option options=(); shift 4
+  rm -rf "$TRITON_CACHE_DIR"  # a start counts with no kernel compiled
   for option in 'device="cuda"' 'load_format="dummy"' skip_tokenizer_init=true max_model_len=16384 "$@"; do
     options+=(--option "$option")
   done
@@ -76,7 +82,6 @@ workloads() {
 speed() {
   local decode=decode_1,decode_8,decode_32,decode_128 all
   all=$decode,prefill_1k,prefill_8k,shared_prefix_64,offline_512,long_decode_32
-  rm -rf "$TRITON_CACHE_DIR"  # a start counts with no kernel compiled
   workloads qwen3-0.6b 110 qwen3-0.6b $all
   workloads llama-3.1-8b 120 llama-3.1-8b $all
   workloads llama-3.1-8b-fp8 90 llama-3.1-8b $decode,prefill_8k,offline_512 'quantization="fp8"'
