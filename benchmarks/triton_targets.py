@@ -22,6 +22,7 @@ from tests.triton.launches import (
     caches,
     choose,
     decode_weights,
+    edit,
     matrix_instructions,
     mix,
     multiply,
@@ -36,7 +37,7 @@ def compile_all(target: str, head_sizes: list[int]) -> Iterator[Compiled]:
     attend_float32(target, 128)
     for cache_type in caches(target):
         attend(target, 128, cache_type)
-    for launch in (multiply, mix, decode_weights, choose):
+    for launch in (multiply, mix, decode_weights, choose, edit):
         launch(target)
     yield from compiled()
 

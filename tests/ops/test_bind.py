@@ -18,7 +18,7 @@ from anychip.weights.weight import Weight
 
 SPEC = replace(case_specs("float32")[0], encoder=False)
 FAMILY = [name for name, op in OPS.items() if op.family == "attention" and not op.composite]
-PLAIN = [name for name, op in OPS.items() if not op.composite and op.used(SPEC)]
+PLAIN = [name for name, op in OPS.items() if not op.composite and not op.optional and op.used(SPEC)]
 UNUSED = {name for name, op in OPS.items() if not op.used(SPEC)}
 
 

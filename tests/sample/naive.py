@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 
 from anychip.engine.batch import AdmittedRow, RowSampling
+from anychip.sample.logit_ops import ReferenceLogitOps
 from anychip.sample.op import SAMPLE_OPS
 
 
@@ -54,6 +55,9 @@ class ReferenceOps:
 
     def __init__(self):
         self.take_highest, self.take_drawn = (partial(op.reference, self) for op in SAMPLE_OPS[2:])
+
+
+LOGIT_OPS = ReferenceLogitOps()
 
 
 def admitted(row=0, prompt=(), output=(), prompt_length=None, **params) -> AdmittedRow:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from tests.sample.naive import ReferenceOps, admitted, distribution, edited
+from tests.sample.naive import LOGIT_OPS, ReferenceOps, admitted, distribution, edited
 
 from anychip.engine.batch import Masks
 from anychip.sample.sampler import Sampler
@@ -15,7 +15,7 @@ ROWS = 8
 
 def new_sampler(*rows):
     state = SamplerState(ROWS, VOCAB, torch.device("cpu"), plain_send(torch.device("cpu")))
-    sampler = Sampler(state, ReferenceOps(), torch.zeros(ROWS, dtype=torch.int32))
+    sampler = Sampler(state, ReferenceOps(), LOGIT_OPS, torch.zeros(ROWS, dtype=torch.int32))
     sampler.state.admit(rows)
     return sampler
 

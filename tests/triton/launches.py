@@ -150,6 +150,20 @@ def choose(target: str) -> None:
         ops.sample(logits, *(torch.ones(2) for _ in range(4)), torch.ones(2, 2), candidates)
 
 
+def edit(target: str) -> None:
+    """Everything that is done to logits, and log-probabilities."""
+    ops = ops_for(target, OpSpec("bfloat16", 1024, 16, 8, 128, 1000, 2048))
+    for dtype in (torch.bfloat16, torch.float32):
+        logits = torch.zeros(3, 151936, dtype=dtype)
+        index, numbers = torch.tensor([0, 2]), torch.ones(2)
+        history = index, index, torch.zeros(3, 151936, dtype=torch.int32), torch.zeros(3, 151936, dtype=torch.bool)
+        ops.apply_penalties(logits, *history, numbers, numbers, numbers, False)
+        ops.gather_logprobs(logits, torch.zeros(3, dtype=torch.int64), 5)
+    ops.count_tokens(torch.zeros(3, dtype=torch.int64), *history)
+    ops.add_bias(logits, index, index, numbers)
+    ops.mask_tokens(logits, index, torch.zeros(2, 4748, dtype=torch.int32))
+
+
 def add(target: str) -> None:
     """The sum over ranks."""
     addresses = torch.zeros(2, dtype=torch.int64)

@@ -21,6 +21,7 @@ from tests.triton.launches import (
     choose,
     decode_weights,
     decode_with,
+    edit,
     matrix_instructions,
     mix,
     multiply,
@@ -90,6 +91,7 @@ def test_rows_compile(target: str) -> None:
     use(target)
     multiply(target)
     choose(target)
+    edit(target)
     add(target)
     assert problems(target) == []
     thin = [MATRIX[target] in found.text for found in compiled() if found.name == "multiply_thin"]
@@ -138,6 +140,7 @@ def test_nothing_is_left_out() -> None:
     mix("sm_90")
     decode_weights("sm_90")
     choose("sm_90")
+    edit("sm_90")
     add("sm_90")
     launched = {found.name for found in compiled()}
     entries = {name for name, program in programs().items() if "OVERLAP" in program.arg_names and name not in STEPS}

@@ -33,7 +33,8 @@ from anychip_rocm.chips import CHIPS
 
 OPS = (
     "rms_norm", "add_rms_norm", "silu_mul", "gelu_mul", "embedding", "linear", "paged_attention", "route", "greedy",
-    "sample", "take_highest", "take_drawn", "layer_norm", "ragged_attention",
+    "sample", "take_highest", "take_drawn", "layer_norm", "ragged_attention", "apply_penalties", "count_tokens",
+    "add_bias", "mask_tokens", "gather_logprobs",
 )  # fmt: skip
 SLOW_OPS = ("rope", "norm_linear", "gated_mlp", "kv_write", "qk_norm_rope_kv_write", "experts")
 """In the interpreter, so on one shape: three query heads a cached head."""

@@ -90,7 +90,7 @@ def _resolve(op: Op, kernels: Mapping[str, Kernel], spec: OpSpec) -> Binding:
         return Binding(op.name, "kernel")
     if not op.used(spec):
         return Binding(op.name, "unused", tuple(reasons))
-    return Binding(op.name, "decomposition" if op.composite else "reference", tuple(reasons))
+    return Binding(op.name, "decomposition" if op.composite or op.optional else "reference", tuple(reasons))
 
 
 def _own_reasons(name: str, kernels: Mapping[str, Kernel], spec: OpSpec) -> list[str]:

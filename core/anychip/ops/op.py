@@ -105,11 +105,13 @@ class Op:
     tolerance: Mapping[tuple[NumericClass, str], float] = field(default_factory=lambda: TOLERANCE)
     used: Callable[[OpSpec], bool] = _always
     """Whether a model of this shape calls the op; one that is not used is missed by nobody."""
+    optional: bool = False
+    """Whether its reference serves any device well, being some of torch's operators: running by it is no fallback."""
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """How one op was resolved: `kernel`, `decomposition` (of a composite), `reference` or `unused`, and why."""
+    """How one op was resolved: `kernel`, `decomposition` (of a composite, or into torch's), `reference` or `unused`."""
 
     op: str
     kind: Literal["kernel", "decomposition", "reference", "unused"]

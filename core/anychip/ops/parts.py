@@ -13,6 +13,7 @@ from anychip.ops.attention import AttentionInputs
 from anychip.ops.op import Binding
 from anychip.ops.ragged import Ragged
 from anychip.plugin.contract import KVSpec
+from anychip.sample.logit_ops import AddBias, ApplyPenalties, CountTokens, GatherLogprobs, MaskTokens
 from anychip.sample.op import Greedy, Sample, TakeDrawn, TakeHighest
 from anychip.weights.weight import Weight
 
@@ -48,6 +49,11 @@ class Parts:
     ragged_attention: Callable[[Tensor, Tensor, Tensor, Ragged, float], Tensor]
     greedy: Greedy
     sample: Sample
+    apply_penalties: ApplyPenalties
+    count_tokens: CountTokens
+    add_bias: AddBias
+    mask_tokens: MaskTokens
+    gather_logprobs: GatherLogprobs
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from anychip.ops.norm import NORM_OPS
 from anychip.ops.op import Op
 from anychip.ops.ragged import RAGGED_OPS
 from anychip.ops.rope import ROPE_OPS
+from anychip.sample.logit_ops import LOGIT_OPS
 from anychip.sample.op import SAMPLE_OPS
 
 ATTENTION_OPS = (
@@ -39,7 +40,7 @@ COMPOSITE_OPS = (
 
 _ALL = (
     *NORM_OPS, *ACTIVATION_OPS, *ROPE_OPS, *LINEAR_OPS, *EXPERT_OPS, *ATTENTION_OPS, *RAGGED_OPS, *SAMPLE_OPS,
-    *COMPOSITE_OPS,
+    *LOGIT_OPS, *COMPOSITE_OPS,
 )  # fmt: skip
 
 OPS: Mapping[str, Op] = MappingProxyType({op.name: op for op in _ALL})

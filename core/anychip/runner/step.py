@@ -11,7 +11,7 @@ from anychip.plugin.contract import Late, Pending, Ready, Step
 from anychip.runner.inputs import Computed, Wanted
 from anychip.runner.pooler import Pooler
 from anychip.runner.results import FetchTensor, PendingResult, sampled_result
-from anychip.sample.logprobs import DeviceLogprobs, score
+from anychip.sample.logprobs import DeviceLogprobs
 from anychip.sample.plan import SamplePlan
 from anychip.sample.sampler import Sampled, Sampler
 
@@ -98,5 +98,6 @@ class TorchStep(Step):
     def _score(self, computed: Computed) -> list[DeviceLogprobs]:
         inputs, hidden = computed.inputs, computed.hidden
         count = int(self._sampler.state.prompt_logprobs[self._wanted.scored_rows].max())
-        places, targets = inputs.scored_at.split(MAX_SCORED), inputs.targets.split(MAX_SCORED)
+        places, targets = inputs.scored_at.split(MAX_SCORED), inputs.targets.long().split(MAX_SCORED)
+        score = self._sampler.score
         return [score(self._logits(hidden[at]), target, count) for at, target in zip(places, targets, strict=True)]

@@ -26,6 +26,7 @@ from anychip.runner.preparation import Preparation
 from anychip.runner.shortage import cache_too_large, runs_out, step_too_large, weights_too_large
 from anychip.runner.step import EmptyStep, Launched, TorchStep
 from anychip.runner.warmup import first_batch, worst_batch, worst_plan
+from anychip.sample.logit_ops import LogitOps, ReferenceLogitOps
 from anychip.sample.op import SampleOps
 from anychip.sample.sampler import Sampler
 from anychip.sample.state import SamplerState
@@ -102,6 +103,12 @@ class TorchRunner(Runner):
         """How they are chosen there."""
         assert self._ops is not None, "load() comes first"
         return self._ops
+
+    @property
+    def _logit_ops(self) -> LogitOps:
+        """How logits are edited and scored there: by the references where that is not the device."""
+        assert self._ops is not None, "load() comes first"
+        return self._ops if self._workplace == self.platform.device else ReferenceLogitOps()
 
     @property
     def _pooled_model(self) -> PooledModel | None:
@@ -254,7 +261,7 @@ class TorchRunner(Runner):
     @torch.inference_mode()
     def _reset_rows(self, plan: KVPlan) -> None:
         state = SamplerState(plan.max_num_seqs, self.model.vocab_size, self._workplace, self._send)
-        self._sampler = Sampler(state, self._choice, self._last_tokens)
+        self._sampler = Sampler(state, self._choice, self._logit_ops, self._last_tokens)
         self._last_tokens.zero_()
         model = self._pooled_model
         if model is not None:

@@ -58,5 +58,11 @@ def fresh_batch(
         logits_at=query_start[1:] - 1,
         targets=np.full(len(lengths), POOL if pools else SAMPLE, np.int32),
         num_single=lengths.count(1),
-        admitted=tuple(AdmittedRow(row, sampling, length) for row, length in enumerate(lengths)),
+        admitted=tuple(_admitted(row, sampling, length) for row, length in enumerate(lengths)),
     )
+
+
+def _admitted(row: int, sampling: RowSampling, length: int) -> AdmittedRow:
+    if not sampling.needs_history:
+        return AdmittedRow(row, sampling, length)
+    return AdmittedRow(row, sampling, length, np.zeros(length, np.int32), np.zeros(0, np.int32))

@@ -19,7 +19,7 @@ def greedy(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
     `highest` is not a number where any logit is not; the id means nothing then.
     """
-    blocks = _blocks(logits.float(), float("-inf"))
+    blocks = in_blocks(logits.float(), float("-inf"))
     tops = blocks.amax(-1)
     highest = tops.amax(-1)
     block = first(tops == highest.unsqueeze(-1)).clamp(max=tops.shape[1] - 1)
@@ -92,7 +92,7 @@ def draw(weights: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
     A block of the vocabulary is drawn with the first number, a token in it with the second: each float32 sum is short,
     and two numbers of 24 bits reach the tail of the distribution.
     """
-    blocks = _blocks(weights, 0.0)
+    blocks = in_blocks(weights, 0.0)
     block = _inverse(blocks.sum(-1), numbers[:, 0])
     return block * BLOCK + _inverse(_take(blocks, block), numbers[:, 1])
 
@@ -113,7 +113,7 @@ def _inverse(weights: torch.Tensor, number: torch.Tensor) -> torch.Tensor:
     return torch.minimum(first(passed), last)
 
 
-def _blocks(x: torch.Tensor, fill: float) -> torch.Tensor:
+def in_blocks(x: torch.Tensor, fill: float) -> torch.Tensor:
     """[L, V] -> [L, ceil(V / BLOCK), BLOCK], padded with `fill`."""
     rest = -x.shape[-1] % BLOCK
     return (functional.pad(x, (0, rest), value=fill) if rest else x).reshape(x.shape[0], -1, BLOCK)

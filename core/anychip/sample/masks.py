@@ -68,19 +68,25 @@ def keep_only(logits: torch.Tensor, entries: Entries, restricted: torch.Tensor) 
     logits[entries.index, entries.token] = values
 
 
-def forbid(logits: torch.Tensor, entries: Entries, active: torch.Tensor) -> None:
-    """Mask in place the entries' tokens where `active` [E] holds."""
+def forbid(entries: Entries, active: torch.Tensor) -> torch.Tensor:
+    """What `add_bias` has to add to mask the entries' tokens where `active` [E] holds: [E] float32."""
+    return torch.where(active, float("-inf"), torch.zeros_like(entries.value))
+
+
+def add_bias(logits: torch.Tensor, index: torch.Tensor, tokens: torch.Tensor, values: torch.Tensor) -> None:
+    """Add `values` [E] to logits [S, V] in place, all float32, at rows `index` [E] and `tokens` [E] int64.
+
+    A token may come twice in a row if it is forbidden, with -inf.
+    """
     # Adding is safe where one token is listed twice; writing would be a race.
-    logits.index_put_((entries.index, entries.token), torch.where(active, float("-inf"), 0.0), accumulate=True)
+    logits.index_put_((index, tokens), values, accumulate=True)
 
 
-def add_bias(logits: torch.Tensor, entries: Entries) -> None:
-    """Add the entries' values in place."""
-    logits.index_put_((entries.index, entries.token), entries.value, accumulate=True)
+def mask_tokens(logits: torch.Tensor, index: torch.Tensor, bits: torch.Tensor) -> None:
+    """Leave in rows `index` [M] int64, distinct, only tokens whose bit is set. logits [S, V] float32, in place.
 
-
-def keep_allowed(logits: torch.Tensor, bits: torch.Tensor) -> torch.Tensor:
-    """Mask in place all tokens of logits [M, V] whose bit in `bits` [M, ceil(V / 32)] int32 is not set; the logits."""
-    shifts = torch.arange(32, dtype=torch.int32, device=bits.device)
-    allowed = (bits.unsqueeze(-1) >> shifts) & 1
-    return logits.masked_fill_(allowed.view(len(bits), -1)[:, : logits.shape[1]] == 0, float("-inf"))
+    `bits` [M, ceil(V / 32)] int32, of 32 tokens each, the lowest bit first; all others become -inf.
+    """
+    single = 1 << torch.arange(8, dtype=torch.uint8, device=bits.device)
+    forbidden = (bits.view(torch.uint8).unsqueeze(-1) & single).flatten(1)[:, : logits.shape[1]] == 0
+    logits[index] = logits[index].masked_fill_(forbidden, float("-inf"))

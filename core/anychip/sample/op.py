@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 
 from anychip.ops.op import TOLERANCE, Case, Op, OpSpec
-from anychip.ops.shapes import normal
+from anychip.ops.shapes import dtype_of, normal
 from anychip.sample.choose import greedy, sample
 from anychip.sample.take import take_drawn, take_highest
 
@@ -132,6 +132,7 @@ def _take_drawn_cases(generator: torch.Generator, spec: OpSpec) -> Iterator[Case
         keys = torch.randint(-(2**63), 2**63 - 1, (len(logits),), generator=generator)
         positions = torch.randint(1 << 20, (len(logits),), generator=generator, dtype=torch.int32)
         parameters = temperature, top_k, top_p, min_p, candidates
+        logits = logits.to(dtype_of(spec.dtype))
         yield Case(case.label, (logits, keys, positions, *parameters, *_places(generator, len(logits))), writes=(9,))
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from anychip.engine.batch import AdmittedRow, Int32
+from anychip.ops.shapes import accumulation_dtype
 from anychip.sample.send import Send
 
 _FIRST_SLOTS = 8
@@ -43,11 +44,6 @@ class TokenCounts:
         if slot is not None:
             self._free.append(slot)
 
-    def count(self, slots: torch.Tensor, token_ids: torch.Tensor) -> None:
-        """Add one sampled token a slot. slots [P] distinct, token_ids [P] int64."""
-        self.output[slots, token_ids] += 1
-        self.seen[slots, token_ids] = True
-
     def _grow(self) -> None:
         held = len(self.output)
         more = max(_FIRST_SLOTS, held)
@@ -62,18 +58,38 @@ class TokenCounts:
 
 def apply_penalties(
     logits: torch.Tensor,
-    output: torch.Tensor,
+    index: torch.Tensor,
+    slots: torch.Tensor,
+    counts: torch.Tensor,
     seen: torch.Tensor,
     presence: torch.Tensor,
     frequency: torch.Tensor,
     repetition: torch.Tensor,
+    keep: bool,
 ) -> torch.Tensor:
-    """Penalized logits. logits [P, V] float32, output [P, V] int32, seen [P, V] bool, the penalties [P].
+    """Penalize tokens that came before. logits [S, V] -> [S, V] float32, in place where they are, unless `keep`.
+
+    `index` [P] int64, distinct and ascending, names the rows with a penalty, `slots` [P] int64 their lines of `counts`
+    [N, V] int32, how often each token is in the output, and `seen` [N, V] bool, whether it is in prompt or output at
+    all: true wherever the count is not 0. The penalties [P] are float32.
 
     Repetition divides positive and multiplies negative logits of tokens in prompt or output (Keskar et al., 2019);
     frequency and presence look at the output only (OpenAI).
     """
-    repetition = repetition.unsqueeze(-1)
-    scaled = torch.where(logits > 0, logits / repetition, logits * repetition)
-    logits = torch.where(seen, scaled, logits)
-    return logits - output * frequency.unsqueeze(-1) - (output > 0) * presence.unsqueeze(-1)
+    out = logits.to(accumulation_dtype(logits.dtype), copy=keep)
+    rows, count, factor = out[index], counts[slots], repetition.unsqueeze(-1)
+    rows = torch.where(seen[slots], torch.where(rows > 0, rows / factor, rows * factor), rows)
+    out[index] = rows - count * frequency.unsqueeze(-1) - (count > 0) * presence.unsqueeze(-1)
+    return out
+
+
+def count_tokens(
+    token_ids: torch.Tensor, index: torch.Tensor, slots: torch.Tensor, counts: torch.Tensor, seen: torch.Tensor
+) -> None:
+    """Count a token more in each of some rows. token_ids [S] int64, below 0 taken as 0.
+
+    The rest is as in `apply_penalties`; the slots are distinct.
+    """
+    ids = token_ids[index].clamp(min=0)
+    counts[slots, ids] += 1
+    seen[slots, ids] = True

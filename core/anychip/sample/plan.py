@@ -64,15 +64,15 @@ class SamplePlan:
     """Alternatives to report; None when no row asked."""
 
     @property
-    def edits_logits(self) -> bool:
-        """Whether any row's logits change before the choice."""
-        parts = (self.penalized, self.bias, self.allowed, self.stop, self.bad_words)
-        return any(part is not None for part in parts)
+    def edits_tokens(self) -> bool:
+        """Whether the logits of single tokens change before the choice."""
+        return any(part is not None for part in (self.bias, self.allowed, self.stop, self.bad_words))
 
     @property
     def takes_highest(self) -> bool:
         """Whether every row takes the highest of the model's own logits, and wants to know no more."""
-        return self.draws is None and not self.edits_logits and self.num_logprobs is None
+        plain = self.draws is None and self.penalized is None and self.num_logprobs is None
+        return plain and not self.edits_tokens
 
     def serves(self, rows: Int32, version: int) -> bool:
         """Whether this plan is still the right one for `rows`."""
@@ -136,9 +136,9 @@ def _penalized(state: SamplerState, rows: Int32, index: _Indices) -> Penalized:
     return Penalized(
         index=_upload(index, state.send),
         slots=_upload(slots, state.send),
-        presence=numbers[:, NUMBERS.index("presence_penalty")],
-        frequency=numbers[:, NUMBERS.index("frequency_penalty")],
-        repetition=numbers[:, NUMBERS.index("repetition_penalty")],
+        presence=numbers[:, NUMBERS.index("presence_penalty")].contiguous(),
+        frequency=numbers[:, NUMBERS.index("frequency_penalty")].contiguous(),
+        repetition=numbers[:, NUMBERS.index("repetition_penalty")].contiguous(),
     )
 
 

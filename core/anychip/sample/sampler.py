@@ -8,11 +8,11 @@ import numpy as np
 import torch
 
 from anychip.engine.batch import Int32, Masks
-from anychip.sample.logprobs import DeviceLogprobs, score
-from anychip.sample.masks import add_bias, forbid, keep_allowed, keep_only
+from anychip.sample.logit_ops import LogitOps
+from anychip.sample.logprobs import DeviceLogprobs
+from anychip.sample.masks import Entries, forbid, keep_only
 from anychip.sample.op import SampleOps
-from anychip.sample.penalties import apply_penalties
-from anychip.sample.plan import Draws, SamplePlan, make_plan
+from anychip.sample.plan import Draws, Penalized, SamplePlan, make_plan
 from anychip.sample.state import SamplerState
 
 
@@ -27,9 +27,10 @@ class Sampled:
 class Sampler:
     """Samples for the rows in `state`, with the ops a platform brought, and notes each row's token in `newest` [R]."""
 
-    def __init__(self, state: SamplerState, ops: SampleOps, newest: torch.Tensor) -> None:
+    def __init__(self, state: SamplerState, ops: SampleOps, logit_ops: LogitOps, newest: torch.Tensor) -> None:
         self.state = state
         self.ops = ops
+        self.logit_ops = logit_ops
         self.newest = newest
         self._plan: SamplePlan | None = None
 
@@ -48,48 +49,48 @@ class Sampler:
         these allow.
         """
         raw = logits
+        # Log-probabilities are of the model's own logits, so those must survive.
+        keep = plan.num_logprobs is not None
         output_positions = positions - plan.prompt_length
-        if plan.edits_logits or masks is not None:
-            # Log-probabilities are of the model's own logits, so those must survive.
-            keep = plan.num_logprobs is not None or logits.dtype != torch.float32
-            logits = self._edit(plan, logits.to(torch.float32, copy=keep), output_positions)
+        if plan.edits_tokens:
+            logits, keep = logits.to(torch.float32, copy=keep), False
+            self._edit_tokens(plan, logits, output_positions)
+        if plan.penalized is not None:
+            logits, keep = self._penalize(plan.penalized, logits, keep), False
         if masks is not None:
+            logits = logits.to(torch.float32, copy=keep)
             self._mask(plan, logits, masks)
         token_ids = self._choose(plan, logits, output_positions)
         self._remember(plan, token_ids)
-        logprobs = None if plan.num_logprobs is None else score(raw, token_ids, plan.num_logprobs)
-        return Sampled(token_ids, logprobs)
+        return Sampled(token_ids, None if plan.num_logprobs is None else self.score(raw, token_ids, plan.num_logprobs))
 
-    def _edit(self, plan: SamplePlan, logits: torch.Tensor, output_positions: torch.Tensor) -> torch.Tensor:
+    def score(self, logits: torch.Tensor, token_ids: torch.Tensor, count: int) -> DeviceLogprobs:
+        """Log-probabilities of a token a row and of the `count` best. logits [N, V], token_ids [N]."""
+        return DeviceLogprobs(*self.logit_ops.gather_logprobs(logits, token_ids, count))
+
+    def _edit_tokens(self, plan: SamplePlan, logits: torch.Tensor, output_positions: torch.Tensor) -> None:
         if plan.allowed is not None and plan.restricted is not None:
             keep_only(logits, plan.allowed, plan.restricted)
         if plan.bad_words is not None:
-            forbid(logits, plan.bad_words.entries, plan.bad_words.matches(self.state.bad_words.tails[plan.rows]))
+            spelled = plan.bad_words.matches(self.state.bad_words.tails[plan.rows])
+            self._add(logits, plan.bad_words.entries, forbid(plan.bad_words.entries, spelled))
         if plan.stop is not None:
-            forbid(logits, plan.stop, (output_positions < plan.min_tokens)[plan.stop.index])
+            early = (output_positions < plan.min_tokens)[plan.stop.index]
+            self._add(logits, plan.stop, forbid(plan.stop, early))
         if plan.bias is not None:
-            add_bias(logits, plan.bias)
-        if plan.penalized is not None:
-            part, counts = plan.penalized, self.state.counts
-            logits[part.index] = apply_penalties(
-                logits[part.index],
-                counts.output[part.slots],
-                counts.seen[part.slots],
-                part.presence,
-                part.frequency,
-                part.repetition,
-            )
-        return logits
+            self._add(logits, plan.bias, plan.bias.value)
+
+    def _add(self, logits: torch.Tensor, entries: Entries, values: torch.Tensor) -> None:
+        self.logit_ops.add_bias(logits, entries.index, entries.token, values)
+
+    def _penalize(self, part: Penalized, logits: torch.Tensor, keep: bool) -> torch.Tensor:
+        history = part.index, part.slots, self.state.counts.output, self.state.counts.seen
+        return self.logit_ops.apply_penalties(logits, *history, part.presence, part.frequency, part.repetition, keep)
 
     def _mask(self, plan: SamplePlan, logits: torch.Tensor, masks: Masks) -> None:
         order = np.argsort(plan.host_rows)
         index = order[np.searchsorted(plan.host_rows, masks.rows, sorter=order)]
-        bits = self.state.send(masks.bits)
-        if len(index) == len(logits) and (index[1:] > index[:-1]).all():
-            keep_allowed(logits, bits)
-        else:
-            at = self.state.send(index)
-            logits[at] = keep_allowed(logits[at], bits)
+        self.logit_ops.mask_tokens(logits, self.state.send(index), self.state.send(masks.bits))
 
     def _choose(self, plan: SamplePlan, logits: torch.Tensor, output_positions: torch.Tensor) -> torch.Tensor:
         draws = plan.draws
@@ -108,13 +109,11 @@ class Sampler:
         self, draws: Draws, logits: torch.Tensor, output_positions: torch.Tensor, rows: torch.Tensor
     ) -> torch.Tensor:
         parameters = draws.temperature, draws.top_k, draws.top_p, draws.min_p, draws.candidates
-        return self.ops.take_drawn(logits.float(), draws.keys, output_positions, *parameters, rows, self.newest)
+        return self.ops.take_drawn(logits, draws.keys, output_positions, *parameters, rows, self.newest)
 
     def _remember(self, plan: SamplePlan, token_ids: torch.Tensor) -> None:
-        if plan.penalized is None and plan.bad_words is None:
-            return
-        valid = token_ids.clamp(min=0)
         if plan.penalized is not None:
-            self.state.counts.count(plan.penalized.slots, valid[plan.penalized.index])
+            part, counts = plan.penalized, self.state.counts
+            self.logit_ops.count_tokens(token_ids, part.index, part.slots, counts.output, counts.seen)
         if plan.bad_words is not None:
-            self.state.bad_words.append(plan.rows, valid)
+            self.state.bad_words.append(plan.rows, token_ids.clamp(min=0))

@@ -39,13 +39,13 @@ def take_drawn(
     rows: torch.Tensor,
     newest: torch.Tensor,
 ) -> torch.Tensor:
-    """Draw a token for each row by its stream of numbers, and note it. logits [S, V] float32 -> ids [S] int64.
+    """Draw a token for each row by its stream of numbers, and note it. logits [S, V] -> ids [S] int64.
 
     keys [S] int64 and output positions [S] int name the numbers, see `uniforms`; the rest is as in `sample` and
     `take_highest`.
     """
     numbers = uniforms(keys, positions, Purpose.SAMPLE)
-    return _noted(*ops.sample(logits, temperature, top_k, top_p, min_p, numbers, candidates), rows, newest)
+    return _noted(*ops.sample(logits.float(), temperature, top_k, top_p, min_p, numbers, candidates), rows, newest)
 
 
 def _noted(ids: torch.Tensor, highest: torch.Tensor, rows: torch.Tensor, newest: torch.Tensor) -> torch.Tensor:

@@ -19,7 +19,7 @@ UNTESTED = "Untested"
 
 
 def support(subject: Subject) -> dict[str, str]:
-    """By op: `Yes`, `Reference`, `By parts` (a composite without a kernel of its own), or `No (reason)`."""
+    """By op: `Yes`, `Reference`, `By parts` (of other ops, or torch's operators), or `No (reason)`."""
     platform = subject.torch_platform
     if platform is None:
         return dict.fromkeys(OPS, OWN)
@@ -59,7 +59,7 @@ def _cell(name: str, bindings: list[Binding], listed: bool) -> str:
     if all(binding.kind == "kernel" for binding in bindings):
         return "Yes"
     if not listed:
-        return "By parts" if OPS[name].composite else "Reference"
+        return "By parts" if OPS[name].composite or OPS[name].optional else "Reference"
     reasons = "; ".join(dict.fromkeys(reason for binding in bindings for reason in binding.reasons))
     partly = any(binding.kind == "kernel" for binding in bindings)
     return f"Yes, not where {reasons}" if partly else f"No ({reasons})"

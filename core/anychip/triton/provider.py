@@ -16,6 +16,7 @@ from anychip.triton.codes import FORMATS
 from anychip.triton.experts import Experts
 from anychip.triton.keys import settle_keys
 from anychip.triton.linear import Linears
+from anychip.triton.logits import Logits
 from anychip.triton.ragged import RaggedAttention
 from anychip.triton.rotary import Heads
 from anychip.triton.rows import Rows
@@ -39,7 +40,7 @@ class TritonKernels:
             Heads(self.chip),
             Rows(self.chip),
         )
-        experts, sampling = Experts(self.chip), Sampling(self.chip)
+        experts, sampling, logits = Experts(self.chip), Sampling(self.chip), Logits(self.chip)
         linears = Linears(self.chip, rows)
         return {
             **_kernels(
@@ -75,6 +76,11 @@ class TritonKernels:
                 sample=sampling.sample,
                 take_highest=sampling.take_highest,
                 take_drawn=sampling.take_drawn,
+                apply_penalties=logits.apply_penalties,
+                count_tokens=logits.count_tokens,
+                add_bias=logits.add_bias,
+                mask_tokens=logits.mask_tokens,
+                gather_logprobs=logits.gather_logprobs,
             ),
         }
 

@@ -40,6 +40,8 @@ PROMPTS = (64, 1000, 3000, 8000)
 """Tokens of prompts, likewise."""
 DRAWN = (RowSampling(seed=0), RowSampling(seed=0, top_k=20), RowSampling(seed=0, top_p=0.9, top_k=20))
 """Ways to draw a token."""
+EDITED = RowSampling(seed=0, temperature=0.0, presence_penalty=1.0, logprobs=5)
+"""What else is common."""
 GREEDY = RowSampling(seed=0, temperature=0.0)
 
 KernelsOf = Callable[[Chip, OpSpec], Mapping[str, Kernel]]
@@ -126,7 +128,7 @@ def _batches(plan: KVPlan) -> Iterator[Batch]:
     for tokens in (count for count in PROMPTS if count <= longest):
         yield _batch([tokens], plan, GREEDY)
         yield _batch([1] * min(8, plan.max_num_seqs - 1) + [tokens // 2], plan, GREEDY)
-    for sampling in DRAWN:
+    for sampling in (*DRAWN, EDITED):
         yield _batch([1] * min(32, plan.max_num_seqs), plan, sampling)
 
 

@@ -112,13 +112,13 @@ class Sampling:
                 logits, values, tokens, logits.stride(0), V=vocabulary, BLOCK=PART, **self.chip.order
             )
             choose_peak[(count,)](
-                values, tokens, ids, highest, rows, newest, parts, TAKE=newest is not None, BLOCK=_power(parts),
+                values, tokens, ids, highest, rows, newest, parts, TAKE=newest is not None, BLOCK=power_of_two(parts),
                 **self.chip.order,
             )  # fmt: skip
 
     def _draw(self, logits: torch.Tensor, parameters: tuple[torch.Tensor, ...], candidates: int, draw: Draw) -> None:
         count, vocabulary = logits.shape
-        blocks = _power(-(-vocabulary // BLOCK))
+        blocks = power_of_two(-(-vocabulary // BLOCK))
         sums = torch.empty(count, blocks, dtype=torch.float32, device=logits.device)
         if count:
             draw_tokens[(count,)](
@@ -135,5 +135,6 @@ def _chosen(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return ids, torch.empty(len(logits), dtype=torch.float32, device=logits.device)
 
 
-def _power(count: int) -> int:
+def power_of_two(count: int) -> int:
+    """The next one, at least 2."""
     return max(2, 1 << (count - 1).bit_length())

@@ -60,5 +60,5 @@ class NativeTokens:
     ) -> torch.Tensor:
         """See anychip.sample.take.take_drawn; `candidates` is of no use where nothing is sorted."""
         parameters = (part.contiguous() for part in (temperature, top_k, top_p, min_p))
-        ids: torch.Tensor = self._take_drawn(logits, keys, positions, *parameters, rows, newest)
+        ids: torch.Tensor = self._take_drawn(logits.float(), keys, positions, *parameters, rows, newest)
         return ids
