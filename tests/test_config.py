@@ -108,7 +108,7 @@ def test_a_config_is_frozen():
 def test_a_changed_copy_says_who_changed_it():
     config = make_config({"model": "a"}, {})
     changed = config.replace("toy", max_num_seqs=4)
-    assert (config.max_num_seqs, changed.max_num_seqs) == (256, 4)
+    assert (config.max_num_seqs, changed.max_num_seqs) == (None, 4)
     assert changed.origins == {"model": "argument", "max_num_seqs": "toy"}
     with pytest.raises(UserError, match="max_num_seqs"):
         config.replace("toy", max_num_seqs=0)

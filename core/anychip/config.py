@@ -62,8 +62,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Refuse to start when an op would run on its reference implementation."""
     max_model_len: Positive | None = None
     """Longest prompt plus output; None takes the model's own limit, or what the memory allows."""
-    max_num_seqs: Positive = 256
-    """Most requests running at once."""
+    max_num_seqs: Positive | None = None
+    """Most requests running at once; None takes the platform's."""
     max_num_batched_tokens: Positive | None = None
     """Token budget of one step; None lets the platform choose."""
     block_size: Positive | None = None

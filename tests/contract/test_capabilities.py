@@ -98,6 +98,12 @@ def check_batched_tokens(engine):
     assert engine(Capabilities(batched_tokens=64), max_num_batched_tokens=256).info.max_num_batched_tokens == 256
 
 
+def check_max_num_seqs(engine):
+    for rows in (3, 7):
+        assert engine(Capabilities(max_num_seqs=rows)).info.max_num_seqs == rows
+    assert engine(Capabilities(max_num_seqs=3), max_num_seqs=5).info.max_num_seqs == 5
+
+
 def check_memory_utilization(engine):
     few, many = (
         engine(Capabilities(memory_utilization=part), max_num_seqs=10_000).info.num_blocks for part in (0.02, 0.04)

@@ -29,6 +29,7 @@ SERVED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("sm_90", LLAMA, {"quantization": "int4", "kv_cache_dtype": "int8"}),
     ("sm_90", QWEN, {"quantization": "int8", "dtype": "float16"}),
     ("sm_90", EXPERTS, {}),
+    ("sm_90", EXPERTS, {"quantization": "fp8"}),
     ("sm_80", QWEN, {}),
     ("sm_100", LLAMA, {}),
     ("gfx942", LLAMA, {}),

@@ -30,6 +30,7 @@ def resolve_config(config: EngineConfig, capabilities: Capabilities) -> EngineCo
         "block_size": config.block_size or capabilities.block_sizes[0],
         "steps_in_flight": config.steps_in_flight or capabilities.steps_in_flight,
         "max_num_batched_tokens": config.max_num_batched_tokens or capabilities.batched_tokens,
+        "max_num_seqs": config.max_num_seqs or capabilities.max_num_seqs,
         "memory_utilization": config.memory_utilization or capabilities.memory_utilization,
     }
     return config.replace(
@@ -60,6 +61,7 @@ def plan_cache(info: ModelInfo, memory: Memory, config: EngineConfig) -> KVPlan:
     `memory` is what was left after the worst step. Raises `UserError` saying what would fit and which flag to change.
     """
     assert config.block_size and config.max_num_batched_tokens and config.memory_utilization, "the config is unresolved"
+    assert config.max_num_seqs, "the config is unresolved"
     groups = group_layers(info.kv_specs)
     block_bytes = config.block_size * sum(spec.bytes_per_token * len(layers) for spec, layers in groups)
     longest = _longest(info, config)
@@ -108,7 +110,7 @@ def group_layers(specs: Sequence[KVSpec]) -> list[tuple[KVSpec, tuple[int, ...]]
 
 def _count_blocks(budget: int, block_bytes: int, longest: int, config: EngineConfig) -> int:
     """Blocks the budget pays for, but no more than all rows at full length could use; one is the null block."""
-    assert config.block_size, "the config is unresolved"
+    assert config.block_size and config.max_num_seqs, "the config is unresolved"
     useful = config.max_num_seqs * -(-longest // config.block_size) + 1
     return useful if block_bytes == 0 else min(budget // block_bytes, useful)
 

@@ -49,6 +49,8 @@ class Capabilities:
     """Steps that may be submitted before the first one's result is read."""
     batched_tokens: int = 2048
     """Token budget of a step unless the user says otherwise."""
+    max_num_seqs: int = 256
+    """Requests running at once, at most, unless the user says otherwise."""
     memory_utilization: float = 0.9
     """Part of the memory the engine takes unless the user says otherwise."""
     attention_kinds: tuple[AttentionKind, ...] = ("full", "sliding")

@@ -127,7 +127,7 @@ class TorchRunner(Runner):
         return self.platform.memory()
 
     def _run_worst(self, tokens: int) -> None:
-        rows = self.config.max_num_seqs
+        rows = self.config.max_num_seqs or self.platform.capabilities.max_num_seqs
         longest = min(self.config.max_model_len or self.model.max_model_len, self.model.max_model_len)
         block_size = self.config.block_size or self.platform.capabilities.block_sizes[0]
         plan = worst_plan(self.model.kv_specs, block_size, rows, tokens, longest)

@@ -13,10 +13,10 @@ from anychip.triton.programs.codes import (
     multiply_bytes,
     multiply_nibbles,
     multiply_rounded,
-    round_rows,
     scale_sums,
     unpack,
 )
+from anychip.triton.rounding import round_tokens
 from anychip.triton.rows import BLOCK, unit_stride
 from anychip.triton.shapes import ThinShape, code_shape
 from anychip.triton.split import Counters, partial_sums
@@ -31,6 +31,8 @@ MANY_TOKENS = 128
 ALIGNED = 16
 """Rows and columns that products in 8 bits come in multiples of."""
 FORMATS = ("int4", "int8", "fp8")
+EXPERT_FORMATS = ("int8", "fp8")
+"""Those of stacked matrices, with a scale a row."""
 NEGATIVE_ZERO = 0x80
 """Bits of -0 in e4m3fn, and of no number in e4m3fnuz."""
 
@@ -63,8 +65,13 @@ def prepare_codes(weight: Weight, float8: torch.dtype = torch.float8_e4m3fn) -> 
     quantization = weight.quantization
     if quantization is None or quantization.format not in FORMATS or weight.values is None:
         return weight
-    if weight.matrices > 1:
-        raise UserError("Quantized experts have no kernels on this device.", "Leave out --quantization.")
+    if weight.matrices > 1 and quantization.format not in EXPERT_FORMATS:
+        return weight
+    if weight.matrices > 1 and quantization.group_size:
+        raise UserError(
+            f"Experts in {quantization.format} with a scale for each group of inputs have no kernels on this device.",
+            "Leave out --quantization-group-size, or choose a --dtype.",
+        )
     values, scale = weight.values, quantization.scale
     if quantization.bits == 4:
         values = pack(values + 8 if quantization.zero_point is None else values)
@@ -161,7 +168,7 @@ class CodedLinear:
         self, x: torch.Tensor, weight: Codes, bias: torch.Tensor | None, shape: ThinShape
     ) -> torch.Tensor:
         """A program for each tile of rows, part of the inputs and block of tokens."""
-        codes, scales = self._round(x, weight.values.dtype)
+        codes, scales = round_tokens(self.chip, x, weight.values.dtype)
         tokens, rows = x.shape[0], weight.values.shape[0]
         out = torch.empty(tokens, rows, dtype=x.dtype, device=x.device)
         multiply_rounded[(shape.tiles(rows), shape.split, -(-tokens // shape.tokens))](
@@ -173,7 +180,7 @@ class CodedLinear:
 
     def _rounded(self, x: torch.Tensor, weight: Codes, bias: torch.Tensor | None) -> torch.Tensor:
         """Both sides in 8 bits: one scale a token, one a row."""
-        codes, scales = self._round(x, weight.values.dtype)
+        codes, scales = round_tokens(self.chip, x, weight.values.dtype)
         if weight.values.dtype != torch.int8:
             columns = weight.scale.float().view(1, -1)
             return torch._scaled_mm(
@@ -192,18 +199,6 @@ class CodedLinear:
         aligned = weight.values.shape[0] % ALIGNED == 0 and weight.columns % ALIGNED == 0
         library = aligned and (weight.values.dtype == torch.int8 or dtype == torch.bfloat16)
         return library or not self.chip.library_codes
-
-    def _round(self, x: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-        codes = torch.empty(x.shape, dtype=dtype, device=x.device)
-        scales = torch.empty(x.shape[0], 1, device=x.device)
-        whole = dtype == torch.int8
-        largest = 127.0 if whole else torch.finfo(dtype).max
-        width = 1 << (x.shape[1] - 1).bit_length()
-        round_rows[(x.shape[0],)](
-            x, codes, scales, x.stride(0), K=x.shape[1], LARGEST=largest, WHOLE=whole, BLOCK=width,
-            num_warps=self.chip.tuning.warps(width // 16), **self.chip.order,
-        )  # fmt: skip
-        return codes, scales
 
 
 def _columns(tokens: int) -> int:

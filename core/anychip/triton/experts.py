@@ -3,19 +3,87 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
 from anychip.ops.composite import GELU
 from anychip.triton.chip import Chip
-from anychip.triton.programs.experts import add_pairs, choose, count_pairs, multiply_experts, sort_pairs
+from anychip.triton.codes import Codes
+from anychip.triton.programs.expert_vectors import gate_pairs, join_experts
+from anychip.triton.programs.experts import (
+    add_pairs,
+    choose,
+    count_pairs,
+    multiply_experts,
+    multiply_found,
+    sort_pairs,
+)
+from anychip.triton.rounding import round_tokens
 from anychip.triton.rows import BLOCK, unit_stride
 from anychip.triton.tuning import Tuning
 from anychip.weights.weight import Weight
 
 CHUNK = 2048
 """Pairs of a token and an expert that a program looks at."""
+VECTORS = 4
+"""Most tokens whose pairs hardly share an expert: each reads its own."""
+LISTED = (256, 1024)
+"""Numbers of pairs among which programs that find those of their expert are compiled for; more are sorted."""
+AHEAD = 1024
+"""Bytes of each row of weights that are fetched before it is known whether they are needed, where most are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matrices:
+    """Stacked matrices as the programs read them: numbers or codes of 8 bits [E * N, K], and a scale a row of those."""
+
+    values: torch.Tensor
+    scale: torch.Tensor | None
+    count: int
+
+    @classmethod
+    def of(cls, weight: Weight) -> Matrices:
+        """Those of a weight, prepared or plain."""
+        if isinstance(weight.prepared, Codes):
+            return cls(weight.prepared.values, weight.prepared.scale, weight.matrices)
+        assert weight.values is not None and weight.quantization is None, "a weight these kernels were not offered"
+        return cls(weight.values, None, weight.matrices)
+
+    @property
+    def rows(self) -> int:
+        """N, of one matrix."""
+        return self.values.shape[0] // self.count
+
+    @property
+    def columns(self) -> int:
+        """K."""
+        return self.values.shape[1]
+
+    @property
+    def ahead(self) -> int:
+        """Bytes of each row that can be fetched in one go."""
+        row = self.columns * self.values.itemsize
+        return min(AHEAD, row) if row % 16 == 0 else 0
+
+    @property
+    def coded(self) -> bool:
+        """Whether they are codes."""
+        return self.scale is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Tokens and their experts, and where those of each expert stand."""
+
+    shares: torch.Tensor
+    chosen: torch.Tensor
+    places: torch.Tensor
+    """Pairs in blocks of one expert each [blocks * width]; or, `listed`, each expert's pairs [E, all pairs]."""
+    owners: torch.Tensor
+    """Each block's expert; or how many pairs each expert has."""
+    width: int
+    listed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +94,6 @@ class ExpertShape:
     pairs: int
     inputs: int
     options: Mapping[str, int | str]
-
-    @property
-    def launch(self) -> dict[str, int | str]:
-        """Arguments of the launch."""
-        return {"BLOCK_T": self.pairs, "BLOCK_N": self.rows, "BLOCK_K": self.inputs, **self.options}
-
-    def most_blocks(self, pairs: int, experts: int) -> int:
-        """Blocks that so many pairs can fill at most, whichever experts they go to."""
-        return min(pairs, experts + pairs // self.pairs)
 
 
 def expert_shape(pairs: int, experts: int, gated: bool, dtype: torch.dtype, tuning: Tuning) -> ExpertShape:
@@ -48,7 +107,7 @@ def expert_shape(pairs: int, experts: int, gated: bool, dtype: torch.dtype, tuni
         tile, columns = tuning.experts_some, 32
     else:
         tile, columns = tuning.experts_many, 64 if gated else 128
-    return ExpertShape(tile.rows, columns, tile.inputs, tile.launch(gated))
+    return ExpertShape(tile.rows, columns, tile.inputs * (2 if dtype.itemsize == 1 else 1), tile.launch(gated))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,34 +137,76 @@ class Experts:
         chosen: torch.Tensor,
         activation: str,
     ) -> torch.Tensor:
-        """See anychip.ops.experts.experts. Four launches, five for many tokens."""
-        assert gate_up.values is not None and down.values is not None, "a weight these kernels were not offered"
-        x = unit_stride(x)
-        (tokens, hidden), count, number = x.shape, chosen.shape[1], gate_up.matrices
-        size, pairs = down.shape[1], tokens * count
-        shape = expert_shape(pairs, number, True, x.dtype, self.chip.tuning)
-        order, owners = self._sorted(chosen, number, shape)
-        inner = torch.empty(pairs, size, dtype=x.dtype, device=x.device)
-        name = "silu" if activation == "silu" else GELU[activation]
-        multiply_experts[(-(-size // shape.rows), len(owners))](
-            x, gate_up.values, inner, order, owners, shares, x.stride(0), gate_up.values.stride(0), N=size, K=hidden,
-            COUNT=count, ACTIVATION=name, **shape.launch, **self.chip.order,
-        )  # fmt: skip
-        outer = replace(expert_shape(pairs, number, False, x.dtype, self.chip.tuning), pairs=shape.pairs)
-        products = torch.empty(pairs, hidden, dtype=x.dtype, device=x.device)
-        multiply_experts[(-(-hidden // outer.rows), len(owners))](
-            inner, down.values, products, order, owners, shares, size, down.values.stride(0), N=hidden, K=size,
-            COUNT=count, ACTIVATION="", **outer.launch, **self.chip.order,
-        )  # fmt: skip
-        out = torch.empty(tokens, hidden, dtype=x.dtype, device=x.device)
-        add_pairs[(tokens, -(-hidden // BLOCK))](products, out, H=hidden, COUNT=count, BLOCK=BLOCK, **self.chip.order)
+        """See anychip.ops.experts.experts."""
+        x, name = unit_stride(x), "silu" if activation == "silu" else GELU[activation]
+        inner, outer = Matrices.of(gate_up), Matrices.of(down)
+        if len(x) <= VECTORS:
+            return self._vectors(x, inner, outer, shares, chosen, name)
+        shape, other = (
+            expert_shape(chosen.numel(), inner.count, gated, inner.values.dtype, self.chip.tuning)
+            for gated in (True, False)
+        )
+        pairs = self._pairs(shares, chosen, inner.count, shape.pairs)
+        products = self._multiply(self._multiply(x, inner, pairs, name, shape), outer, pairs, "", other)
+        out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+        (tokens, width), count = x.shape, chosen.shape[1]
+        add_pairs[(tokens, -(-width // BLOCK))](products, out, H=width, COUNT=count, BLOCK=BLOCK, **self.chip.order)
         return out
 
-    def _sorted(self, chosen: torch.Tensor, experts: int, shape: ExpertShape) -> tuple[torch.Tensor, torch.Tensor]:
-        """Pairs by expert, and the expert of each block; see programs/experts.py."""
+    def _vectors(
+        self,
+        x: torch.Tensor,
+        inner: Matrices,
+        outer: Matrices,
+        shares: torch.Tensor,
+        chosen: torch.Tensor,
+        activation: str,
+    ) -> torch.Tensor:
+        """Two launches: each pair's gated products, each token's sum."""
+        tokens, count, size = x.shape[0], chosen.shape[1], outer.columns
+        tile, join = self.chip.tuning.experts_vector, self.chip.tuning.experts_join
+        hidden = torch.empty(tokens * count, size, dtype=x.dtype, device=x.device)
+        gate_pairs[(-(-size // tile.rows), tokens * count)](
+            x, inner.values, inner.scale, hidden, chosen, x.stride(0), inner.values.stride(0), N=size, K=inner.columns,
+            COUNT=count, ACTIVATION=activation, CODED=inner.coded, BLOCK_N=tile.rows,
+            BLOCK_K=min(tile.inputs, _power(inner.columns)), **tile.launch(), **self.chip.order,
+        )  # fmt: skip
+        out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+        join_experts[(-(-outer.rows // join.rows), tokens)](
+            hidden, outer.values, outer.scale, out, chosen, shares, outer.values.stride(0), N=outer.rows, K=size,
+            COUNT=count, CODED=outer.coded, BLOCK_C=_power(count), BLOCK_N=join.rows,
+            BLOCK_K=min(join.inputs, _power(size)), **join.launch(), **self.chip.order,
+        )  # fmt: skip
+        return out
+
+    def _multiply(
+        self, x: torch.Tensor, matrices: Matrices, pairs: Pairs, activation: str, shape: ExpertShape
+    ) -> torch.Tensor:
+        """[pairs, N] of x by token and gated, or by pair and scaled by its share; see programs/experts.py."""
+        given, scales = round_tokens(self.chip, x, matrices.values.dtype) if matrices.coded else (x, None)
+        count, rows = pairs.chosen.numel(), matrices.rows // (2 if activation else 1)
+        out = torch.empty(count, rows, dtype=x.dtype, device=x.device)
+        program, options = multiply_experts, {}
+        if pairs.listed:
+            ahead = matrices.ahead if count > matrices.count else 0
+            program, options = multiply_found, {"AHEAD": ahead, "BLOCK_P": pairs.places.shape[1]}
+        program[(-(-rows // shape.rows), len(pairs.owners))](
+            given, scales, matrices.values, matrices.scale, out, pairs.places, pairs.owners, pairs.chosen,
+            pairs.shares, count, given.stride(0), matrices.values.stride(0), N=rows, K=matrices.columns,
+            COUNT=pairs.chosen.shape[1], ACTIVATION=activation, CODED=matrices.coded, BLOCK_T=pairs.width,
+            BLOCK_N=shape.rows, BLOCK_K=shape.inputs, **options, **shape.options, **self.chip.order,
+        )  # fmt: skip
+        return out
+
+    def _pairs(self, shares: torch.Tensor, chosen: torch.Tensor, experts: int, width: int) -> Pairs:
+        """Pairs put together by expert, at once or by whoever multiplies them first."""
         pairs, device = chosen.numel(), chosen.device
-        blocks, chunk = shape.most_blocks(pairs, experts), min(CHUNK, _power(pairs))
-        order = torch.empty(blocks * shape.pairs, dtype=torch.int32, device=device)
+        if pairs <= LISTED[-1]:
+            longest = next(size for size in LISTED if size >= pairs)
+            lists = torch.empty(experts, longest, dtype=torch.int32, device=device)
+            return Pairs(shares, chosen, lists, lists.new_empty(experts), width, listed=True)
+        blocks, chunk = most_blocks(pairs, experts, width), min(CHUNK, _power(pairs))
+        order = torch.empty(blocks * width, dtype=torch.int32, device=device)
         owners = torch.empty(blocks, dtype=torch.int32, device=device)
         sizes = {"E": experts, "BLOCK_E": _power(experts + 1), "BLOCK_P": chunk, **self.chip.order}
         chunks, counts = -(-pairs // chunk), None
@@ -113,10 +214,14 @@ class Experts:
             counts = torch.empty(chunks, sizes["BLOCK_E"], dtype=torch.int32, device=device)
             count_pairs[(chunks,)](chosen, counts, pairs, **sizes)
         sort_pairs[(experts, chunks)](
-            chosen, counts, order, owners, pairs, blocks, CHUNKS=chunks, BLOCK_C=_power(chunks), BLOCK_T=shape.pairs,
-            **sizes,
+            chosen, counts, order, owners, pairs, blocks, CHUNKS=chunks, BLOCK_C=_power(chunks), BLOCK_T=width, **sizes,
         )  # fmt: skip
-        return order, owners
+        return Pairs(shares, chosen, order, owners, width, listed=False)
+
+
+def most_blocks(pairs: int, experts: int, width: int) -> int:
+    """Blocks of `width` that so many pairs can fill at most, whichever experts they go to."""
+    return min(pairs, experts + pairs // width)
 
 
 def _power(size: int) -> int:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
+LARGE = 70 << 30
+"""Bytes of a GPU's memory from which there is room for the caches and logits of `MANY_ROWS` requests."""
+FEW_ROWS, MANY_ROWS = 256, 1024
 SHARED_MEMORY = 1 << 20
 """Of a program, when it is compiled ahead: what is too much for the device is found out by the launch."""
 
@@ -118,17 +121,22 @@ class TritonPlatform(TorchPlatform):
 
 
 def gpu_capabilities(
-    weight_formats: tuple[str, ...], kv_cache_dtypes: tuple[str, ...], collective_backend: str
+    weight_formats: tuple[str, ...], kv_cache_dtypes: tuple[str, ...], collective_backend: str, memory: int = 0
 ) -> Capabilities:
-    """Large steps, because a long prompt is worth a large product; one step ahead, because launches take time."""
+    """Large steps, because a long prompt is worth a large product; one step ahead, because launches take time.
+
+    Where there is much `memory`, in bytes, more requests: a step that reads all weights should serve as many as fit.
+    """
     return Capabilities(
         dtypes=("bfloat16", "float16", "float32"),
         block_sizes=(64, 16, 32, 128),
         steps_in_flight=2,
         batched_tokens=8192,
+        max_num_seqs=MANY_ROWS if memory >= LARGE else FEW_ROWS,
         memory_utilization=0.9,
         weight_formats=weight_formats,
         kv_cache_dtypes=kv_cache_dtypes,
+        refused_references=("experts",),
         token_masks=True,
         collective_backend=collective_backend,
     )

@@ -12,7 +12,7 @@ from anychip.ops.shapes import dtype_of
 from anychip.triton.attention import Attention
 from anychip.triton.cache import copy_blocks, new_cache
 from anychip.triton.chip import Chip
-from anychip.triton.codes import FORMATS
+from anychip.triton.codes import EXPERT_FORMATS, FORMATS
 from anychip.triton.experts import Experts
 from anychip.triton.keys import settle_keys
 from anychip.triton.linear import Linears
@@ -60,7 +60,7 @@ class TritonKernels:
                 norm_linear=linears.norm_linear,
                 gated_mlp=linears.gated_mlp,
             ),
-            **_kernels(unsupported_experts, experts=experts.experts),
+            **_kernels(unsupported_experts, numeric_class(spec), experts=experts.experts),
             **_kernels(unsupported_heads, ragged_attention=RaggedAttention(self.chip).ragged_attention),
             **_kernels(
                 _nothing,
@@ -97,7 +97,7 @@ def unsupported_weights(spec: OpSpec) -> list[str]:
 
 def unsupported_experts(spec: OpSpec) -> list[str]:
     """Why the experts cannot serve a model."""
-    return [f"weights in {name}" for name in spec.weight_formats]
+    return [f"weights in {name}" for name in spec.weight_formats if name not in EXPERT_FORMATS]
 
 
 def numeric_class(spec: OpSpec) -> NumericClass:

@@ -12,6 +12,8 @@ MAX_CAPTURED_TOKENS = 8192
 """The same for steps that compute prompts."""
 ROWS = (8, 40)
 """Rows of captured steps that compute prompts, beside the most there can be."""
+MOST_ROWS = 257
+"""Those of them at most: each graph keeps its rows' logits, and there is one for each number of tokens."""
 _APART = 64
 
 
@@ -22,7 +24,7 @@ def reads_paged(spec: KVSpec) -> bool:
 
 def captured_sizes(plan: KVPlan) -> Sizes:
     """Shapes of graphs: decoding steps, and others while the host may take longer to launch than the GPU to run."""
-    most = plan.max_num_seqs + 1
+    most = min(plan.max_num_seqs + 1, MOST_ROWS)
     return Sizes(
         single=sizes_up_to(min(plan.max_num_seqs, MAX_CAPTURED_ROWS)),
         tokens=sizes_up_to(min(_padded(plan.max_num_batched_tokens), MAX_CAPTURED_TOKENS), _APART),

@@ -73,6 +73,10 @@ class Tuning:
     thin: WeightTile = WeightTile(64, 128, 4, 2)
     """Linear layers for a few tokens."""
     thin_float32: WeightTile = WeightTile(32, 64, 4, 2)
+    experts_vector: WeightTile = WeightTile(4, 1024, 4, 1)
+    """Experts of so few tokens that each reads its own, without a matrix instruction: the gated products."""
+    experts_join: WeightTile = WeightTile(2, 1024, 4, 1)
+    """The products behind them, of all experts of a token at once."""
     experts_few: WeightTile = WeightTile(64, 128, 4, 2)
     """Up to 16 pairs of a token and an expert for each expert."""
     experts_some: WeightTile = WeightTile(64, 128, 4, 2)

@@ -30,7 +30,8 @@ class CudaPlatform(TritonPlatform):
     def __init__(self, index: int) -> None:
         device = use_device("cuda", index, "CUDA", "CUDA_VISIBLE_DEVICES")
         level = torch.cuda.get_device_capability(device)
-        capabilities = gpu_capabilities(formats_of(level), caches_of(level), "nccl")
+        memory = torch.cuda.get_device_properties(device).total_memory
+        capabilities = gpu_capabilities(formats_of(level), caches_of(level), "nccl", memory)
         super().__init__(device, chip_of(device), capabilities, GRAPHS, cuda_kernels)
 
     def communicator(self, group: Sequence[int]) -> Communicator:

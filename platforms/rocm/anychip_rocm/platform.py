@@ -17,10 +17,10 @@ GRAPHS = GraphKind(torch.cuda.CUDAGraph, {"capture_error_mode": "thread_local"})
 
 
 class RocmPlatform(TritonPlatform):
-    """One GPU of a known architecture with so many compute units."""
+    """One GPU of a known architecture with so many compute units and bytes of memory."""
 
-    def __init__(self, device: torch.device, architecture: Architecture, processors: int) -> None:
-        capabilities = gpu_capabilities(architecture.formats, architecture.caches, "nccl")
+    def __init__(self, device: torch.device, architecture: Architecture, processors: int, memory: int = 0) -> None:
+        capabilities = gpu_capabilities(architecture.formats, architecture.caches, "nccl", memory)
         super().__init__(device, architecture.chip(processors), capabilities, GRAPHS)
 
 
@@ -30,7 +30,7 @@ def open_gpu(index: int, quantization: str | None = None) -> RocmPlatform:
     properties = torch.cuda.get_device_properties(device)
     architecture = architecture_of(properties.gcnArchName)
     architecture.check(quantization)
-    return RocmPlatform(device, architecture, properties.multi_processor_count)
+    return RocmPlatform(device, architecture, properties.multi_processor_count, properties.total_memory)
 
 
 def architecture_of(name: str) -> Architecture:

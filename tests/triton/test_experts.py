@@ -1,0 +1,89 @@
+"""Experts in Triton's interpreter: few, some and many tokens, plain and quantized."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.triton.mode import require_triton
+
+require_triton(interpreted=True)
+
+from anychip.errors import UserError
+from anychip.ops import experts as reference
+from anychip.ops.linear import random_weight
+from anychip.testing.compare import normalized_error
+from anychip.triton.chip import Chip
+from anychip.triton.codes import Codes, prepare_codes
+from anychip.triton.experts import LISTED, VECTORS, Experts
+from anychip.weights.quantize import quantize
+from anychip.weights.scheme import Scheme
+from anychip.weights.weight import Weight
+
+OURS = Experts(Chip(6))
+COUNT, PER_TOKEN, HIDDEN, SIZE = 8, 3, 64, 32
+TOKENS = (1, 3, 7, 40, 700)
+"""Each reads its own experts; programs find their pairs; pairs are sorted, in several chunks."""
+LIMITS = {"": 2e-6, "int8": 3e-2, "fp8": 2e-1}
+"""Of two products whose inputs are rounded to 8 bits; the interpreter's rounding to 8-bit floats loses carries."""
+
+
+def stacked(seed: int, rows: int, columns: int, name: str) -> Weight:
+    weight = random_weight(torch.Generator().manual_seed(seed), rows, columns, "float32").stacked(COUNT)
+    return quantize(weight, Scheme(name, 8, 0, False, "token")) if name else weight
+
+
+def layer(name: str) -> tuple[Weight, Weight]:
+    """A layer's weights in one format."""
+    return stacked(1, COUNT * 2 * SIZE, HIDDEN, name), stacked(2, COUNT * HIDDEN, SIZE, name)
+
+
+def inputs(tokens: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """x, shares and chosen experts."""
+    generator = torch.Generator().manual_seed(tokens)
+    logits = torch.randn(tokens, COUNT, generator=generator)
+    return torch.randn(tokens, HIDDEN, generator=generator), *reference.route(logits, PER_TOKEN, True)
+
+
+def test_each_way_has_its_tokens() -> None:
+    pairs = [tokens * PER_TOKEN for tokens in TOKENS]
+    assert TOKENS[0] <= VECTORS < TOKENS[3]
+    assert pairs[3] <= LISTED[-1] < pairs[4]
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens"),
+    [*(("", tokens) for tokens in TOKENS), *((name, tokens) for name in ("int8", "fp8") for tokens in (3, 40))],
+)
+def test_as_the_reference(name: str, tokens: int) -> None:
+    weights, (x, shares, chosen) = layer(name), inputs(tokens)
+    ours = OURS.experts(x, *map(prepare_codes, weights), shares, chosen, "silu")
+    limit = LIMITS["" if tokens <= VECTORS else name]
+    assert normalized_error(ours, reference.experts(x, *weights, shares, chosen, "silu")) < limit
+
+
+@pytest.mark.parametrize("tokens", [2, 40, 350])
+def test_all_tokens_to_the_same_experts(tokens: int) -> None:
+    """More pairs than a block holds."""
+    weights, (x, shares, _) = layer(""), inputs(tokens)
+    chosen = torch.tensor([[7, 0, 3]], dtype=torch.int32).repeat(tokens, 1)
+    ours = OURS.experts(x, *weights, shares, chosen, "gelu_pytorch_tanh")
+    wanted = reference.experts(x, *weights, shares, chosen, "gelu_pytorch_tanh")
+    assert normalized_error(ours, wanted) < LIMITS[""]
+    wrong = reference.experts(x, *weights, shares, chosen.flip(1), "gelu_pytorch_tanh")
+    assert normalized_error(ours, wrong) > 0.1  # negative control
+
+
+def test_one_of_two_matrices_may_stay_plain() -> None:
+    (gate_up, _), (_, down) = layer("int8"), layer("")
+    x, shares, chosen = inputs(7)
+    ours = OURS.experts(x, prepare_codes(gate_up), down, shares, chosen, "silu")
+    assert normalized_error(ours, reference.experts(x, gate_up, down, shares, chosen, "silu")) < LIMITS["int8"]
+
+
+def test_formats_without_a_kernel() -> None:
+    plain = random_weight(torch.Generator(), COUNT * 32, 64, "float32").stacked(COUNT)
+    packed = quantize(plain, Scheme("int4", 4, 32, True, "none"))
+    assert prepare_codes(packed) is packed  # for the reference
+    with pytest.raises(UserError, match="a scale for each group"):
+        prepare_codes(quantize(plain, Scheme("int8", 8, 32, False, "token")))
+    assert isinstance(prepare_codes(quantize(plain, Scheme("fp8", 8, 0, False, "token"))).prepared, Codes)
