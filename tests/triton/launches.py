@@ -20,6 +20,7 @@ from anychip.triton.chip import Chip
 from anychip.triton.codes import FORMATS, prepare_codes
 from anychip.triton.peers import PeerMemory, add_peers
 from anychip.triton.provider import TritonKernels
+from anychip.triton.rotary import Heads
 from anychip.weights.quantize import quantize
 from anychip.weights.scheme import Scheme
 from anychip.weights.weight import Weight
@@ -69,6 +70,7 @@ def attend(target: str, dim: int, cache_type: str = "auto") -> None:
     table = torch.zeros(256, dim)
     q = ops.qk_norm_rope_kv_write(q, k, k, q[0, 0], k[0, 0], 1e-5, inputs.positions, table, cache, plan)
     ops.kv_write(k, k, cache, plan)
+    Heads(chip(target)).read(cache, plan, q.dtype)
     ops.paged_attention(q, cache, plan, 0.1, 30.0, q[0, :, 0].contiguous())
     ops.paged_attention(q, cache, plan, 0.1)
     for processors in (1, 132):  # large and small tiles
@@ -136,6 +138,10 @@ def decode_with(chip: Chip, scheme: Scheme) -> None:
     if scheme.bits == 8:
         x = torch.zeros(64, 1024, dtype=torch.bfloat16)
         ops.linear(x, coded, x[0, :256])
+        for residual in (None, x):
+            ops.norm_linear(x, residual, x[0], 1e-5, coded, None)
+        gate_up, down = (prepare_codes(quantize(weight(*shape), scheme), chip.float8) for shape in ((2048, 1024),) * 2)
+        ops.gated_mlp(x, gate_up, down, "silu")
 
 
 def choose(target: str) -> None:

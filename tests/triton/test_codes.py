@@ -13,8 +13,11 @@ from anychip.ops.linear import random_weight
 from anychip.testing.compare import normalized_error
 from anychip.triton.chip import Chip
 from anychip.triton.codes import CodedLinear, Codes, pack, prepare_codes, without_negative_zero
+from anychip.triton.linear import Linears
+from anychip.triton.rows import Rows
 from anychip.weights.quantize import fits, quantize
 from anychip.weights.scheme import Scheme, schemes
+from anychip.weights.weight import Weight
 
 SCHEMES = [scheme for name in ("int4", "int8", "fp8") for scheme in schemes(name) if scheme.group_size != 64]
 TIGHT = 2e-6
@@ -74,6 +77,45 @@ def test_many_tokens_without_a_library(name: str) -> None:
     ours, wanted, _ = case(scheme, 150, linear=CodedLinear(Chip(6, library_codes=False)))
     assert TIGHT < normalized_error(ours, wanted) < LIMITS[name]
     assert normalized_error(ours.roll(1, 0), wanted) > 0.1
+
+
+@pytest.mark.parametrize("tokens", [5, 66])
+@pytest.mark.parametrize("name", ["int8", "fp8"])
+def test_inputs_are_rounded_while_they_are_normalized_and_gated(name: str, tokens: int) -> None:
+    """As they are by themselves: the sums differ by what float32 loses, so that few codes are others."""
+    linears, generator = linears_without_library(), torch.Generator().manual_seed(5)
+    x, residual = (torch.randn(tokens, 160, generator=generator) for _ in range(2))
+    norm, bias = torch.rand(160, generator=generator), torch.randn(256, generator=generator)
+    gate_up, down = coded(name, generator, 256, 160), coded(name, generator, 64, 128)
+    for before in (None, residual):
+        normed, total = (linears.rows.rms_norm(x, norm, 1e-5), x) if before is None else (
+            linears.rows.add_rms_norm(x, before, norm, 1e-5)
+        )  # fmt: skip
+        ours = linears.norm_linear(x, before, norm, 1e-5, gate_up, bias)
+        assert torch.equal(ours[1], total)
+        assert normalized_error(ours[0], linears.linear(normed, gate_up, bias)) < LIMITS[name] / 10
+        assert TIGHT < normalized_error(ours[0], unrounded(normed, gate_up, bias)) < LIMITS[name]
+        assert normalized_error(ours[0].roll(1, 0), unrounded(normed, gate_up, bias)) > 0.1
+    inner = linears.rows.silu_mul(linears.linear(x, gate_up, None))
+    ours = linears.gated_mlp(x, gate_up, down, "silu")
+    assert normalized_error(ours, linears.linear(inner, down, None)) < LIMITS[name] / 10
+    assert TIGHT < normalized_error(ours, unrounded(inner, down, None)) < 2 * LIMITS[name]
+
+
+def linears_without_library() -> Linears:
+    chip = Chip(6, library_codes=False)
+    return Linears(chip, Rows(chip))
+
+
+def unrounded(x: torch.Tensor, weight: Weight, bias: torch.Tensor | None) -> torch.Tensor:
+    """The product of plain inputs."""
+    assert isinstance(weight.prepared, Codes)
+    return torch.nn.functional.linear(x, LINEAR.dequantize(weight.prepared, x.dtype), bias)
+
+
+def coded(name: str, generator: torch.Generator, rows: int, columns: int) -> Weight:
+    (scheme,) = (scheme for scheme in SCHEMES if scheme.format == name and scheme.group_size == 0)
+    return prepare_codes(quantize(random_weight(generator, rows, columns, "float32"), scheme))
 
 
 def test_a_word_with_its_codes_in_another_order_is_noticed() -> None:

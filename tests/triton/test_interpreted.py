@@ -27,6 +27,7 @@ from anychip.testing.compare import normalized_error
 from anychip.testing.op_checks import check_op
 from anychip.triton.chip import Chip
 from anychip.triton.provider import TritonKernels
+from anychip.triton.rotary import Heads
 from anychip.triton.sampling import Sampling
 from anychip.weights.weight import Weight
 from anychip_rocm.chips import CHIPS
@@ -134,6 +135,22 @@ def test_codes_count_with_their_scales(dtype: str, cache: str, options: dict[str
 )
 def test_long_contexts_are_cut_and_joined(dtype: str, options: dict[str, Any]) -> None:
     assert Step(dtype, **options).error() < TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize("cache", ["", "int8", "fp8"])
+def test_what_a_step_has_written_is_read_back(cache: str) -> None:
+    """The tokens of RAGGED rows in a shuffled cache, and no others."""
+    step, heads = Step("float32", cache=cache), Heads(Chip(PROCESSORS))
+    ops = bind(InterpretedPlatform(caches=("int8", "fp8")).kernels(step.spec), step.spec)
+    held = ops.new_cache(step.layer, step.blocks, 16, "cpu")
+    plan = ops.plan_attention(step.inputs, step.layer, 16)
+    tokens = len(step.q)
+    ops.kv_write(step.k[:tokens], step.v[:tokens], held, plan)
+    k, v = heads.read(held, plan, torch.float32)
+    limit = {"": 0.0, "int8": 1e-2, "fp8": 4e-2}[cache]
+    for read, written in ((k, step.k[:tokens]), (v, step.v[:tokens])):
+        assert normalized_error(read, written) <= limit
+        assert normalized_error(read.roll(1, 0), written) > 0.1
 
 
 def test_the_check_sees_a_wrong_length_and_a_wrong_block() -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anychip.config import EngineConfig
-from anychip.engine.batch import RowSampling
+from anychip.engine.batch import Int32, RowSampling
 from anychip.engine.messages import EngineInfo, Submit
 from anychip.errors import RequestError
 from anychip.plugin.contract import ModelSource
@@ -82,10 +82,9 @@ class InputProcessor:
         self.require("generate")
         text, token_ids = self.tokenize(prompt, add_special_tokens)
         max_tokens = self._max_tokens(len(token_ids), params)
-        self._check_ids(token_ids, "prompt")
+        data = self._checked(token_ids, "prompt").tobytes()
         self._check_params(params)
         grammar = self.grammar(params)
-        data = np.array(token_ids, np.int32).tobytes()
         stop_ids = self._stop_ids(params)
         submits = tuple(
             Submit(
@@ -125,11 +124,10 @@ class InputProcessor:
         self, texts: TokenizedTexts, text: str | None, *, priority: int = 0, cache_salt: str = ""
     ) -> PreparedRequest:
         """A request for the vector of one tokenized prompt. Raises `RequestError`."""
-        self._check_ids(texts.token_ids, "prompt")
         self._max_tokens(len(texts.token_ids), _ONE_VECTOR)
         submit = Submit(
             handle=next(self._handles),
-            prompt=np.array(texts.token_ids, np.int32).tobytes(),
+            prompt=self._checked(texts.token_ids, "prompt").tobytes(),
             sampling=RowSampling(seed=0),
             max_tokens=1,
             pool=True,
@@ -170,9 +168,12 @@ class InputProcessor:
             "Give one of prompt, prompt_token_ids.",
         )
 
-    def _check_ids(self, ids: Sequence[int], field: str) -> None:
-        if {*map(type, ids)} == {int} and min(ids) >= 0 and max(ids) < self.info.vocab_size:
-            return  # a long prompt is looked through several times faster so
+    def _checked(self, ids: Sequence[int], field: str) -> Int32:
+        """The ids in an array. Raises `RequestError`."""
+        if {*map(type, ids)} == {int}:  # a long prompt is looked through several times faster so
+            array = np.array(ids)
+            if array.min() >= 0 and array.max() < self.info.vocab_size:
+                return array.astype(np.int32)
         for token in ids:
             if isinstance(token, bool) or not isinstance(token, int | np.integer):
                 raise RequestError(f"{field} holds {token!r}, which is no token id.", field)
@@ -180,6 +181,7 @@ class InputProcessor:
                 raise RequestError(
                     f"{field} holds the token id {token}; this model's ids are 0 to {self.info.vocab_size - 1}.", field
                 )
+        return np.array(ids, np.int32)
 
     def _max_tokens(self, length: int, params: SamplingParams) -> int:
         """Tokens that may be sampled; cases B1, B2 and A6."""
@@ -214,9 +216,9 @@ class InputProcessor:
         return "--max-num-batched-tokens, because this model computes a prompt whole" if by_step else "--max-model-len"
 
     def _check_params(self, params: SamplingParams) -> None:
-        self._check_ids(params.stop_token_ids, "stop_token_ids")
-        self._check_ids(params.allowed_token_ids or (), "allowed_token_ids")
-        self._check_ids(tuple(params.logit_bias or ()), "logit_bias")
+        self._checked(params.stop_token_ids, "stop_token_ids")
+        self._checked(params.allowed_token_ids or (), "allowed_token_ids")
+        self._checked(tuple(params.logit_bias or ()), "logit_bias")
         if self.tokenizer is None:
             for field in ("stop", "bad_words"):
                 if getattr(params, field):

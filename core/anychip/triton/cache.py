@@ -29,6 +29,11 @@ class PagedCache:
         return tuple(plane for plane in (self.k, self.v, self.k_scale, self.v_scale) if plane is not None)
 
     @property
+    def codes(self) -> torch.dtype | None:
+        """The type of the codes, if it holds such."""
+        return None if self.whole else self.k.dtype
+
+    @property
     def whole(self) -> bool:
         """Whether keys and values are numbers, not codes of 8 bits."""
         return self.k_scale is None

@@ -16,7 +16,7 @@ from anychip.triton.programs.codes import (
     scale_sums,
     unpack,
 )
-from anychip.triton.rounding import round_tokens
+from anychip.triton.rounding import Rounded, round_tokens
 from anychip.triton.rows import BLOCK, unit_stride
 from anychip.triton.shapes import ThinShape, code_shape
 from anychip.triton.split import Counters, partial_sums
@@ -109,15 +109,30 @@ class CodedLinear:
     def linear(self, x: torch.Tensor, weight: Codes, bias: torch.Tensor | None) -> torch.Tensor:
         """x [T, K] -> [T, N]."""
         x = unit_stride(x)
+        if self.rounds(weight, x.shape[0], x.dtype):
+            return self.multiply(round_tokens(self.chip, x, weight.values.dtype), weight, bias)
         if x.shape[0] <= THIN:
             return self._thin(x, weight, bias)
-        if not weight.by_row or weight.packed or not self._takes_8_bits(weight, x.dtype):
-            return functional.linear(x, self.dequantize(weight, x.dtype), bias)
-        if not self.chip.library_codes:
-            tile = self.chip.tuning.codes_many
-            shape = ThinShape(tile.rows, MANY_TOKENS, tile.inputs, 1, tile.launch())
+        return functional.linear(x, self.dequantize(weight, x.dtype), bias)
+
+    def rounds(self, weight: Codes, tokens: int, dtype: torch.dtype) -> bool:
+        """Whether so many tokens' inputs of a type are rounded to the weight's; torch's library is particular."""
+        if weight.packed or not weight.by_row or tokens < 2:
+            return False
+        aligned = weight.values.shape[0] % ALIGNED == 0 and weight.columns % ALIGNED == 0
+        library = aligned and (weight.values.dtype == torch.int8 or dtype == torch.bfloat16)
+        return tokens <= THIN or library or not self.chip.library_codes
+
+    def multiply(self, x: Rounded, weight: Codes, bias: torch.Tensor | None) -> torch.Tensor:
+        """Both sides in 8 bits: one scale a token, one a row. x [T, K] -> [T, N]."""
+        tokens = x.codes.shape[0]
+        if tokens <= THIN:
+            shape = code_shape(self.chip, tokens, weight.values.shape[0], weight.columns, packed=False)
             return self._multiply_rounded(x, weight, bias, shape)
-        return self._rounded(x, weight, bias)
+        if self.chip.library_codes:
+            return self._library(x, weight, bias)
+        tile = self.chip.tuning.codes_many
+        return self._multiply_rounded(x, weight, bias, ThinShape(tile.rows, MANY_TOKENS, tile.inputs, 1, tile.launch()))
 
     def dequantize(self, weight: Codes, dtype: torch.dtype) -> torch.Tensor:
         """The matrix [N, K] in `dtype`."""
@@ -136,8 +151,6 @@ class CodedLinear:
         tokens, rows = x.shape[0], weight.values.shape[0]
         if weight.packed:
             return self._nibbles(x, weight, bias)
-        if tokens > 1 and weight.by_row:
-            return self._few_rounded(x, weight, bias)
         out = torch.empty(tokens, rows, dtype=x.dtype, device=x.device)
         height = 4 if tokens == 1 else 32
         multiply_bytes[(-(-rows // height),)](
@@ -160,45 +173,30 @@ class CodedLinear:
         )  # fmt: skip
         return out
 
-    def _few_rounded(self, x: torch.Tensor, weight: Codes, bias: torch.Tensor | None) -> torch.Tensor:
-        shape = code_shape(self.chip, x.shape[0], weight.values.shape[0], weight.columns, packed=False)
-        return self._multiply_rounded(x, weight, bias, shape)
-
-    def _multiply_rounded(
-        self, x: torch.Tensor, weight: Codes, bias: torch.Tensor | None, shape: ThinShape
-    ) -> torch.Tensor:
+    def _multiply_rounded(self, x: Rounded, weight: Codes, bias: torch.Tensor | None, shape: ThinShape) -> torch.Tensor:
         """A program for each tile of rows, part of the inputs and block of tokens."""
-        codes, scales = round_tokens(self.chip, x, weight.values.dtype)
-        tokens, rows = x.shape[0], weight.values.shape[0]
-        out = torch.empty(tokens, rows, dtype=x.dtype, device=x.device)
+        tokens, rows = x.codes.shape[0], weight.values.shape[0]
+        out = torch.empty(tokens, rows, dtype=x.dtype, device=x.codes.device)
         multiply_rounded[(shape.tiles(rows), shape.split, -(-tokens // shape.tokens))](
-            codes, scales, weight.values, weight.scale, bias, out, partial_sums(shape, rows, x.device),
-            self.counters.on(x.device), tokens, N=rows, K=weight.columns, BIAS=bias is not None, **shape.launch,
+            x.codes, x.scales, weight.values, weight.scale, bias, out, partial_sums(shape, rows, out.device),
+            self.counters.on(out.device), tokens, N=rows, K=weight.columns, BIAS=bias is not None, **shape.launch,
             **self.chip.order,
         )  # fmt: skip
         return out
 
-    def _rounded(self, x: torch.Tensor, weight: Codes, bias: torch.Tensor | None) -> torch.Tensor:
-        """Both sides in 8 bits: one scale a token, one a row."""
-        codes, scales = round_tokens(self.chip, x, weight.values.dtype)
+    def _library(self, x: Rounded, weight: Codes, bias: torch.Tensor | None) -> torch.Tensor:
         if weight.values.dtype != torch.int8:
             columns = weight.scale.float().view(1, -1)
             return torch._scaled_mm(
-                codes, weight.values.t(), scales, columns, bias=bias, out_dtype=x.dtype, use_fast_accum=True
+                x.codes, weight.values.t(), x.scales, columns, bias=bias, out_dtype=x.dtype, use_fast_accum=True
             )
-        sums = torch._int_mm(codes, weight.values.t())
-        out = torch.empty(sums.shape, dtype=x.dtype, device=x.device)
+        sums = torch._int_mm(x.codes, weight.values.t())
+        out = torch.empty(sums.shape, dtype=x.dtype, device=sums.device)
         tokens, rows = sums.shape
         scale_sums[(tokens, -(-rows // BLOCK))](
-            sums, scales, weight.scale, bias, out, rows, BIAS=bias is not None, BLOCK=BLOCK, **self.chip.order
+            sums, x.scales, weight.scale, bias, out, rows, BIAS=bias is not None, BLOCK=BLOCK, **self.chip.order
         )
         return out
-
-    def _takes_8_bits(self, weight: Codes, dtype: torch.dtype) -> bool:
-        """Whether these codes are multiplied with activations of 8 bits; torch's library is particular."""
-        aligned = weight.values.shape[0] % ALIGNED == 0 and weight.columns % ALIGNED == 0
-        library = aligned and (weight.values.dtype == torch.int8 or dtype == torch.bfloat16)
-        return library or not self.chip.library_codes
 
 
 def _columns(tokens: int) -> int:

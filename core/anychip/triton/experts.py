@@ -183,7 +183,8 @@ class Experts:
         self, x: torch.Tensor, matrices: Matrices, pairs: Pairs, activation: str, shape: ExpertShape
     ) -> torch.Tensor:
         """[pairs, N] of x by token and gated, or by pair and scaled by its share; see programs/experts.py."""
-        given, scales = round_tokens(self.chip, x, matrices.values.dtype) if matrices.coded else (x, None)
+        rounded = round_tokens(self.chip, x, matrices.values.dtype) if matrices.coded else None
+        given, scales = (x, None) if rounded is None else (rounded.codes, rounded.scales)
         count, rows = pairs.chosen.numel(), matrices.rows // (2 if activation else 1)
         out = torch.empty(count, rows, dtype=x.dtype, device=x.device)
         program, options = multiply_experts, {}

@@ -35,7 +35,7 @@ class Linears:
     def linear(self, x: torch.Tensor, weight: Weight, bias: torch.Tensor | None) -> torch.Tensor:
         """See anychip.ops.linear.linear."""
         if isinstance(weight.prepared, Codes):
-            return CodedLinear(self.chip, self.counters).linear(x, weight.prepared, bias)
+            return self._coded.linear(x, weight.prepared, bias)
         tokens = x.shape[0]
         if tokens > MOST_TOKENS or (tokens > 1 and weight.shape[0] > MOST_ROWS):
             return functional.linear(x, _values(weight), bias)
@@ -53,6 +53,8 @@ class Linears:
         """See anychip.ops.composite.norm_linear."""
         if x.shape[0] == 1 and x.shape[1] <= MOST_NORMED and weight.prepared is None:
             return self._normalize_and_multiply(x, residual, norm_weight, eps, _values(weight), bias, "")
+        if (codes := self._rounding(weight, x)) is not None:
+            return self._normalize_rounded(x, residual, norm_weight, eps, codes, bias)
         if residual is None:
             return self.linear(self.rows.rms_norm(x, norm_weight, eps), weight, bias), x
         normed, residual = self.rows.add_rms_norm(x, residual, norm_weight, eps)
@@ -62,10 +64,38 @@ class Linears:
         """See anychip.ops.composite.gated_mlp."""
         name = "silu" if activation == "silu" else GELU[activation]
         if x.shape[0] > MOST_TOKENS or gate_up.prepared is not None:
-            inner = self.rows.gate(self.linear(x, gate_up, None), name)
+            both = self.linear(x, gate_up, None)
+            if (codes := self._rounding(down, both)) is not None:
+                return self._coded.multiply(self.rows.rounded_gate(both, name, codes.values.dtype), codes, None)
+            inner = self.rows.gate(both, name)
         else:
             inner = self._multiply(x, _values(gate_up), None, name)
         return self.linear(inner, down, None)
+
+    @property
+    def _coded(self) -> CodedLinear:
+        return CodedLinear(self.chip, self.counters)
+
+    def _rounding(self, weight: Weight, x: torch.Tensor) -> Codes | None:
+        """The codes of a weight, where as many inputs as x brings are rounded too."""
+        codes = weight.prepared
+        return codes if isinstance(codes, Codes) and self._coded.rounds(codes, x.shape[0], x.dtype) else None
+
+    def _normalize_rounded(
+        self,
+        x: torch.Tensor,
+        residual: torch.Tensor | None,
+        norm_weight: torch.Tensor,
+        eps: float,
+        weight: Codes,
+        bias: torch.Tensor | None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        kind = weight.values.dtype
+        if residual is None:
+            normed, total = self.rows.rounded_rms_norm(x, norm_weight, eps, kind), x
+        else:
+            normed, total = self.rows.rounded_add_rms_norm(x, residual, norm_weight, eps, kind)
+        return self._coded.multiply(normed, weight, bias), total
 
     def _multiply(
         self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, activation: str

@@ -9,7 +9,8 @@ import torch
 from anychip.triton.cache import PagedCache
 from anychip.triton.chip import Chip
 from anychip.triton.plan import PagedPlan
-from anychip.triton.programs.rotary import prepare_heads, write_heads
+from anychip.triton.programs.rotary import prepare_heads, read_heads, write_heads
+from anychip.triton.rounding import coding
 from anychip.triton.rows import unit_stride
 from anychip.triton.tiles import padded
 
@@ -30,9 +31,20 @@ class Heads:
         blocks = self._blocks(tokens)
         write_heads[(-(-tokens // blocks["TOKENS"]), heads)](
             k, v, plan.slots, cache.k, cache.v, cache.k_scale, cache.v_scale, tokens, k.stride(0), k.stride(1),
-            v.stride(0), v.stride(1), M=heads, D=dim, PAGE=plan.block_size, BLOCK_D=padded(dim), **_coding(cache),
+            v.stride(0), v.stride(1), M=heads, D=dim, PAGE=plan.block_size, BLOCK_D=padded(dim), **coding(cache.codes),
             **blocks, **self.chip.order,
         )  # fmt: skip
+
+    def read(self, cache: PagedCache, plan: PagedPlan, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+        """The keys and values [T, M, D] that the step has written."""
+        tokens, (_, heads, _, dim) = len(plan.slots), cache.k.shape
+        k, v = (torch.empty(tokens, heads, dim, dtype=dtype, device=cache.k.device) for _ in range(2))
+        blocks = self._blocks(tokens)
+        read_heads[(-(-tokens // blocks["TOKENS"]), heads)](
+            cache.k, cache.v, cache.k_scale, cache.v_scale, plan.slots, k, v, tokens, M=heads, D=dim,
+            PAGE=plan.block_size, CODED=not cache.whole, BLOCK_D=padded(dim), **blocks, **self.chip.order,
+        )  # fmt: skip
+        return k, v
 
     def qk_norm_rope_kv_write(
         self,
@@ -56,7 +68,7 @@ class Heads:
             cache.v_scale, eps, tokens, q.stride(0),
             q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1), N=heads, M=kv_heads, D=dim,
             ROTARY=cos_sin.shape[1], NORM_Q=q_norm is not None, NORM_K=k_norm is not None, PAGED=True,
-            PAGE=plan.block_size, BLOCK_D=padded(dim), **_coding(cache), **blocks, **self.chip.order,
+            PAGE=plan.block_size, BLOCK_D=padded(dim), **coding(cache.codes), **blocks, **self.chip.order,
         )  # fmt: skip
         return out
 
@@ -78,14 +90,6 @@ class Heads:
     def _blocks(self, tokens: int) -> dict[str, int]:
         few = tokens <= FEW_TOKENS
         return {"TOKENS": 1 if few else 16, "num_warps": self.chip.tuning.warps(32 if few else 128)}
-
-
-def _coding(cache: PagedCache) -> dict[str, float]:
-    """What codes of the cache may hold."""
-    if cache.whole:
-        return {"LARGEST": 0, "WHOLE": False}
-    whole = not cache.k.dtype.is_floating_point
-    return {"LARGEST": 127 if whole else torch.finfo(cache.k.dtype).max, "WHOLE": whole}
 
 
 def _empty(x: torch.Tensor) -> torch.Tensor:

@@ -1,22 +1,50 @@
-"""Activations in 8 bits, with a scale a token."""
+"""Activations in 8 bits, with a scale a token, as products with codes multiply them."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 
 from anychip.triton.chip import Chip
-from anychip.triton.programs.codes import round_rows
+from anychip.triton.programs.rounding import round_rows
 
 
-def round_tokens(chip: Chip, x: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    """x [T, K] as codes of `dtype` [T, K] and scales [T, 1] float32."""
-    codes = torch.empty(x.shape, dtype=dtype, device=x.device)
-    scales = torch.empty(x.shape[0], 1, device=x.device)
-    whole = dtype == torch.int8
-    largest = 127.0 if whole else torch.finfo(dtype).max
+@dataclass(frozen=True, slots=True)
+class Rounded:
+    """Rows of numbers, rounded."""
+
+    codes: torch.Tensor
+    """[T, K] of 8 bits."""
+    scales: torch.Tensor
+    """[T, 1] float32."""
+    dtype: torch.dtype
+    """Of the numbers before."""
+
+    @classmethod
+    def room(cls, rows: int, width: int, codes: torch.dtype, like: torch.Tensor) -> Rounded:
+        """Memory for numbers of `like`'s type, beside it."""
+        return cls(
+            torch.empty(rows, width, dtype=codes, device=like.device),
+            torch.empty(rows, 1, device=like.device),
+            like.dtype,
+        )
+
+
+def coding(codes: torch.dtype | None) -> dict[str, float | bool]:
+    """What a launch is told of codes of 8 bits: the largest, and whether they are integers; None: numbers stay."""
+    if codes is None:
+        return {"LARGEST": 0, "WHOLE": False}
+    whole = not codes.is_floating_point
+    return {"LARGEST": 127 if whole else torch.finfo(codes).max, "WHOLE": whole}
+
+
+def round_tokens(chip: Chip, x: torch.Tensor, dtype: torch.dtype) -> Rounded:
+    """x [T, K], neighbours side by side, as codes of `dtype`."""
+    out = Rounded.room(x.shape[0], x.shape[1], dtype, x)
     width = 1 << (x.shape[1] - 1).bit_length()
     round_rows[(x.shape[0],)](
-        x, codes, scales, x.stride(0), K=x.shape[1], LARGEST=largest, WHOLE=whole, BLOCK=width,
-        num_warps=chip.tuning.warps(width // 16), **chip.order,
+        x, out.codes, out.scales, x.stride(0), K=x.shape[1], BLOCK=width, num_warps=chip.tuning.warps(width // 16),
+        **coding(dtype), **chip.order,
     )  # fmt: skip
-    return codes, scales
+    return out

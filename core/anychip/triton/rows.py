@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import torch
 
 from anychip.triton.chip import Chip
-from anychip.triton.programs.elementwise import gate, gather_rows
+from anychip.triton.programs.elementwise import gate, gate_and_round, gather_rows
 from anychip.triton.programs.norm import add_and_normalize, center_and_normalize, normalize
+from anychip.triton.rounding import Rounded, coding
 
 BLOCK = 1024
 
@@ -21,27 +22,29 @@ class Rows:
 
     def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
         """See anychip.ops.norm.rms_norm."""
-        lines = _lines(x)
         out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-        width, heads = x.shape[-1], lines.shape[1]
-        normalize[(lines.shape[0] * heads,)](
-            lines, weight, out, eps, heads, lines.stride(0), lines.stride(1), H=width, **self._launch(width),
-            **self.chip.order,
-        )  # fmt: skip
+        self._normalize(x, weight, eps, out)
+        return out
+
+    def rounded_rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float, codes: torch.dtype) -> Rounded:
+        """The same rounded to `codes`. x [T, H]."""
+        out = Rounded.room(x.shape[0], x.shape[1], codes, x)
+        self._normalize(x, weight, eps, out.codes, out.scales)
         return out
 
     def add_rms_norm(
         self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See anychip.ops.norm.add_rms_norm."""
-        x, residual = unit_stride(x), unit_stride(residual)
-        out, total = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for _ in range(2))
-        width = x.shape[1]
-        add_and_normalize[(x.shape[0],)](
-            x, residual, weight, out, total, eps, x.stride(0), residual.stride(0), H=width, **self._launch(width),
-            **self.chip.order,
-        )  # fmt: skip
-        return out, total
+        out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+        return out, self._add_and_normalize(x, residual, weight, eps, out)
+
+    def rounded_add_rms_norm(
+        self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float, codes: torch.dtype
+    ) -> tuple[Rounded, torch.Tensor]:
+        """The same, what is normalized rounded to `codes`."""
+        out = Rounded.room(x.shape[0], x.shape[1], codes, x)
+        return out, self._add_and_normalize(x, residual, weight, eps, out.codes, out.scales)
 
     def layer_norm(
         self, x: torch.Tensor, residual: torch.Tensor | None, weight: torch.Tensor, bias: torch.Tensor, eps: float
@@ -75,6 +78,17 @@ class Rows:
         )
         return out
 
+    def rounded_gate(self, x: torch.Tensor, activation: str, codes: torch.dtype) -> Rounded:
+        """The same rounded to `codes`."""
+        x = unit_stride(x)
+        width = x.shape[1] // 2
+        out = Rounded.room(x.shape[0], width, codes, x)
+        gate_and_round[(x.shape[0],)](
+            x, out.codes, out.scales, x.stride(0), ACTIVATION=activation, K=width, **coding(codes),
+            **self._launch(width, 16), **self.chip.order,
+        )  # fmt: skip
+        return out
+
     def embedding(self, token_ids: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
         """See anychip.ops.linear.embedding."""
         rows, width = token_ids.shape[0], table.shape[1]
@@ -84,10 +98,38 @@ class Rows:
         )
         return out
 
-    def _launch(self, width: int) -> dict[str, int]:
-        """The block that holds a row, and warps enough for 16 bytes a thread."""
+    def _normalize(
+        self, x: torch.Tensor, weight: torch.Tensor, eps: float, out: torch.Tensor, scales: torch.Tensor | None = None
+    ) -> None:
+        lines, width = _lines(x), x.shape[-1]
+        heads = lines.shape[1]
+        normalize[(lines.shape[0] * heads,)](
+            lines, weight, out, scales, eps, heads, lines.stride(0), lines.stride(1), H=width,
+            **coding(None if scales is None else out.dtype), **self._launch(width), **self.chip.order,
+        )  # fmt: skip
+
+    def _add_and_normalize(
+        self,
+        x: torch.Tensor,
+        residual: torch.Tensor,
+        weight: torch.Tensor,
+        eps: float,
+        out: torch.Tensor,
+        scales: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """The sum."""
+        x, residual = unit_stride(x), unit_stride(residual)
+        total, width = torch.empty(x.shape, dtype=x.dtype, device=x.device), x.shape[1]
+        add_and_normalize[(x.shape[0],)](
+            x, residual, weight, out, scales, total, eps, x.stride(0), residual.stride(0), H=width,
+            **coding(None if scales is None else out.dtype), **self._launch(width), **self.chip.order,
+        )  # fmt: skip
+        return total
+
+    def _launch(self, width: int, elements: int = 8) -> dict[str, int]:
+        """The block that holds a row, and warps enough for so many elements a thread."""
         block = 1 << (width - 1).bit_length()
-        return {"BLOCK": block, "num_warps": self.chip.tuning.warps(block // 8)}
+        return {"BLOCK": block, "num_warps": self.chip.tuning.warps(block // elements)}
 
 
 def unit_stride(x: torch.Tensor) -> torch.Tensor:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from anychip.ops.op import Kernel, OpSpec
 from anychip.triton.chip import Chip
 from anychip.triton.provider import TritonKernels
+from anychip.triton.rotary import Heads
 from anychip_cuda.prompts import PromptAttention
 
 
@@ -15,4 +16,5 @@ def cuda_kernels(chip: Chip, spec: OpSpec) -> Mapping[str, Kernel]:
     """Triton's, which leave large products to cuBLAS and long prompts to cuDNN."""
     kernels = TritonKernels(chip).kernels(spec)
     paged = kernels["paged_attention"]
-    return {**kernels, "paged_attention": replace(paged, function=PromptAttention(paged.function).paged_attention)}
+    prompts = PromptAttention(paged.function, Heads(chip))
+    return {**kernels, "paged_attention": replace(paged, function=prompts.paged_attention)}

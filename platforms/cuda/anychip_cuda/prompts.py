@@ -14,9 +14,10 @@ from anychip.engine.batch import Int32
 from anychip.ops.parts import PagedAttention
 from anychip.triton.cache import PagedCache
 from anychip.triton.plan import PagedPlan
+from anychip.triton.rotary import Heads
 
 MIN_TOKENS = 1024
-"""From here on copying the keys together costs less than it gains."""
+"""From here on reading the keys out of the cache costs less than it gains."""
 MAX_HEAD_DIM = 128
 
 
@@ -26,6 +27,7 @@ class PromptAttention:
 
     paged: PagedAttention
     """For all other steps."""
+    heads: Heads
 
     def paged_attention(
         self,
@@ -37,14 +39,17 @@ class PromptAttention:
         sinks: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """See anychip.ops.attention.paged_attention."""
-        plain = cache.whole and not softcap and sinks is None and q.dtype.itemsize == 2 and q.shape[2] <= MAX_HEAD_DIM
+        plain = not softcap and sinks is None and q.dtype.itemsize == 2 and q.shape[2] <= MAX_HEAD_DIM
         if not (plain and only_fresh(plan)):
             return self.paged(q, cache, plan, scale, softcap, sinks)
+        k, v = self.heads.read(cache, plan, q.dtype)
+        single, start = plan.inputs.num_single, plan.inputs.host_query_start
+        lengths = np.diff(start[single:])
+        if not single and (lengths == lengths[0]).all():
+            return _attend(q, k, v, len(lengths), scale)
         out = self.paged(q, cache, replace(plan, queries=None), scale)
-        start = plan.inputs.host_query_start[plan.inputs.num_single :].tolist()
-        for row, (first, last) in enumerate(pairwise(start), plan.inputs.num_single):
-            blocks = plan.inputs.block_table[row, : -(-(last - first) // plan.block_size)]
-            out[first:last] = _attend(q[first:last], cache, blocks, scale)
+        for first, last in pairwise(start[single:].tolist()):
+            out[first:last] = _attend(q[first:last], k[first:last], v[first:last], 1, scale)
         return out
 
 
@@ -63,17 +68,11 @@ def long_and_fresh(query_start: Int32, seq_lens: Int32, num_single: int) -> bool
     return len(lengths) > 0 and bool((fresh & (lengths >= MIN_TOKENS)).all())
 
 
-def _attend(q: torch.Tensor, cache: PagedCache, blocks: torch.Tensor, scale: float) -> torch.Tensor:
-    """q [t, N, D] against the t tokens in `blocks` -> [t, N, D]."""
-    tokens = q.shape[0]
-    k, v = (_context(plane, blocks, tokens) for plane in (cache.k, cache.v))
+def _attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, prompts: int, scale: float) -> torch.Tensor:
+    """Prompts of one length, each by itself. q [T, N, D], k and v [T, M, D] -> [T, N, D]; none is copied."""
+    queries, keys, values = (x.unflatten(0, (prompts, -1)).transpose(1, 2) for x in (q, k, v))
     with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
         attended = functional.scaled_dot_product_attention(
-            q.transpose(0, 1).unsqueeze(0), k, v, is_causal=True, scale=scale, enable_gqa=True
+            queries, keys, values, is_causal=True, scale=scale, enable_gqa=True
         )
-    return attended.squeeze(0).transpose(0, 1)
-
-
-def _context(plane: torch.Tensor, blocks: torch.Tensor, tokens: int) -> torch.Tensor:
-    """[1, M, t, D] keys or values out of [num_blocks, M, page, D]."""
-    return plane.index_select(0, blocks).transpose(0, 1).flatten(1, 2)[:, :tokens].unsqueeze(0)
+    return attended.transpose(1, 2).flatten(0, 1)

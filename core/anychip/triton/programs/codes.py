@@ -174,23 +174,6 @@ def unpack(
 
 
 @triton.jit
-def round_rows(
-    x, codes, scales, stride_x, K: tl.constexpr, LARGEST: tl.constexpr, WHOLE: tl.constexpr, OVERLAP: tl.constexpr,
-    BLOCK: tl.constexpr,
-):  # fmt: skip
-    """One token's values in 8 bits, the largest of them at LARGEST; WHOLE: as integers."""
-    take_turn(OVERLAP)
-    row, columns = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
-    value = tl.load(x + row * stride_x + columns, columns < K, other=0.0).to(tl.float32)
-    scale = tl.maximum(tl.max(tl.abs(value), 0) / LARGEST, 1e-12)
-    value = value / scale
-    if WHOLE:
-        value = tl.floor(value + 0.5)
-    tl.store(codes + row * K + columns, value.to(codes.dtype.element_ty), columns < K)
-    tl.store(scales + row, scale)
-
-
-@triton.jit
 def scale_sums(
     sums, row_scales, column_scales, bias, out, N, BIAS: tl.constexpr, OVERLAP: tl.constexpr, BLOCK: tl.constexpr
 ):

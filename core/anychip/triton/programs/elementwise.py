@@ -5,6 +5,7 @@ import triton.language as tl
 
 from anychip.triton.programs.activate import activate
 from anychip.triton.programs.order import take_turn
+from anychip.triton.programs.rounding import put_row
 
 
 @triton.jit
@@ -17,6 +18,21 @@ def gate(x, out, stride, width, OVERLAP: tl.constexpr, ACTIVATION: tl.constexpr,
     gates = tl.load(x + row * stride + column, valid, other=0.0).to(tl.float32)
     values = tl.load(x + row * stride + width + column, valid, other=0.0).to(tl.float32)
     tl.store(out + row * width + column, (activate(gates, ACTIVATION) * values).to(out.dtype.element_ty), valid)
+
+
+@triton.jit
+def gate_and_round(
+    x, codes, scales, stride, LARGEST: tl.constexpr, WHOLE: tl.constexpr, OVERLAP: tl.constexpr, ACTIVATION:
+    tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """activation(first half) * second half of a row [2 * K] in 8 bits; see `put_row`."""
+    take_turn(OVERLAP)
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, BLOCK)
+    valid = column < K
+    gates = tl.load(x + row * stride + column, valid, other=0.0).to(tl.float32)
+    values = tl.load(x + row * stride + K + column, valid, other=0.0).to(tl.float32)
+    put_row(codes, scales, row, activate(gates, ACTIVATION) * values, column, K, LARGEST, WHOLE)
 
 
 @triton.jit(do_not_specialize_on_alignment=["token_ids"])

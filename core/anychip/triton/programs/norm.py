@@ -4,13 +4,15 @@ import triton
 import triton.language as tl
 
 from anychip.triton.programs.order import take_turn
+from anychip.triton.programs.rounding import put_row
 
 
 @triton.jit
 def normalize(
-    x, weight, out, eps, heads, stride_row, stride_head, OVERLAP: tl.constexpr, H: tl.constexpr, BLOCK: tl.constexpr
-):
-    """Lines [rows, heads, H], a program each; `out` is contiguous."""
+    x, weight, out, scales, eps, heads, stride_row, stride_head, LARGEST: tl.constexpr, WHOLE: tl.constexpr, OVERLAP:
+    tl.constexpr, H: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Lines [rows, heads, H], a program each; `out` and `scales` as in `put_row`."""
     take_turn(OVERLAP)
     line = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
@@ -19,34 +21,25 @@ def normalize(
     values = tl.load(source + column, valid, other=0.0).to(tl.float32)
     scale = tl.rsqrt(tl.sum(values * values, 0) / H + eps)
     normed = values * scale * tl.load(weight + column, valid, other=0.0).to(tl.float32)
-    tl.store(out + line * H + column, normed.to(out.dtype.element_ty), valid)
+    put_row(out, scales, line, normed, column, H, LARGEST, WHOLE)
 
 
 @triton.jit
 def add_and_normalize(
-    x,
-    residual,
-    weight,
-    out,
-    new_residual,
-    eps,
-    stride_x,
-    stride_residual,
-    OVERLAP: tl.constexpr,
-    H: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    """x + residual, and that normalized before it is rounded. [rows, H]."""
+    x, residual, weight, out, scales, new_residual, eps, stride_x, stride_residual, LARGEST: tl.constexpr, WHOLE:
+    tl.constexpr, OVERLAP: tl.constexpr, H: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """x + residual, and that normalized before it is rounded. [rows, H]; `out` and `scales` as in `put_row`."""
     take_turn(OVERLAP)
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     valid = column < H
     values = tl.load(x + row * stride_x + column, valid, other=0.0).to(tl.float32)
     values += tl.load(residual + row * stride_residual + column, valid, other=0.0).to(tl.float32)
-    tl.store(new_residual + row * H + column, values.to(out.dtype.element_ty), valid)
+    tl.store(new_residual + row * H + column, values.to(new_residual.dtype.element_ty), valid)
     scale = tl.rsqrt(tl.sum(values * values, 0) / H + eps)
     normed = values * scale * tl.load(weight + column, valid, other=0.0).to(tl.float32)
-    tl.store(out + row * H + column, normed.to(out.dtype.element_ty), valid)
+    put_row(out, scales, row, normed, column, H, LARGEST, WHOLE)
 
 
 @triton.jit

@@ -63,6 +63,36 @@ def write_heads(
     _put(v_cache, v_scale, entry, dims, values, valid, D, LARGEST, WHOLE)
 
 
+@triton.jit(do_not_specialize=["num_tokens"])
+def read_heads(
+    k_cache, v_cache, k_scale, v_scale, slots, k, v, num_tokens, OVERLAP: tl.constexpr, M: tl.constexpr, D:
+    tl.constexpr, PAGE: tl.constexpr, CODED: tl.constexpr, TOKENS: tl.constexpr, BLOCK_D: tl.constexpr,
+):  # fmt: skip
+    """The cache's entries of some tokens as k and v [T, M, D], contiguous."""
+    take_turn(OVERLAP)
+    token = tl.program_id(0) * TOKENS + tl.arange(0, TOKENS)
+    head = tl.program_id(1)
+    dims = tl.arange(0, BLOCK_D)
+    valid = (token < num_tokens)[:, None] & (dims < D)[None, :]
+    entry = _entry(slots, token, num_tokens, head, M, PAGE)
+    target = (token.to(tl.int64)[:, None] * M + head) * D + dims[None, :]
+    keys, values = (
+        _get(k_cache, k_scale, entry, dims, valid, D, CODED),
+        _get(v_cache, v_scale, entry, dims, valid, D, CODED),
+    )
+    tl.store(k + target, keys.to(k.dtype.element_ty), valid)
+    tl.store(v + target, values.to(v.dtype.element_ty), valid)
+
+
+@triton.jit
+def _get(plane, scales, entry, dims, valid, D: tl.constexpr, CODED: tl.constexpr):
+    """What `_put` has put."""
+    values = tl.load(plane + entry * D + dims[None, :], valid, other=0.0)
+    if CODED:
+        values = values.to(tl.float32) * tl.load(scales + entry)
+    return values
+
+
 @triton.jit
 def _put(
     plane, scales, entry, dims, values, valid, D: tl.constexpr, LARGEST: tl.constexpr, WHOLE: tl.constexpr
