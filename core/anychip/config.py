@@ -162,6 +162,11 @@ def calm_own_threads() -> None:
         os.environ.setdefault(name, value)
 
 
+def helper_environment(folder: Path) -> dict[str, str]:
+    """The environment of a process that forks others: one thread, and temporary files in `folder`."""
+    return {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "TMPDIR": str(folder)}
+
+
 def _from_environment(environment: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
     values: dict[str, Any] = {}
     for name, hint in FIELDS.items():

@@ -11,9 +11,9 @@ from tests.triton.launches import caches, chip
 from anychip.config import make_config
 from anychip.plugin.contract import ModelSource
 from anychip.triton.absent import Target
-from anychip.triton.ahead import Work
 from anychip.triton.codes import FORMATS
 from anychip.triton.platform import gpu_capabilities
+from anychip.triton.work import Work
 from anychip_cuda.kernels import cuda_kernels
 
 LLAMA = {

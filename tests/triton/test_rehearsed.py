@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +17,8 @@ from tests.triton.fake_device import SHARED, compiled, use
 from tests.triton.rehearsed import BERT, EXPERTS, LLAMA, QWEN, work
 
 from anychip.errors import UserError
-from anychip.triton.ahead import Helpers, Work
 from anychip.triton.rehearsal import Rehearsal, rehearse
+from anychip.triton.work import Work
 
 SERVED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("sm_90", LLAMA, {}),
@@ -69,30 +66,6 @@ def test_a_launch_that_does_not_fit_fails() -> None:
         run(replace(given, chip=replace(given.chip, tuning=tuning)))
 
 
-def test_what_helpers_compiled_is_found_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    small = QWEN | {"hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 4, "num_key_value_heads": 2}
-    given = work("sm_90", small, max_num_seqs=8, max_model_len=512, max_num_batched_tokens=512)
-    helpers = Helpers(given, 2)
-    try:
-        assert helpers.wait(300) == 2
-        deadline = time.monotonic() + 300
-        while any(process.poll() is None for process in helpers._processes) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert [process.returncode for process in helpers._processes] == [0, 0]
-    finally:
-        helpers.close()
-    assert given.marker.exists()
-    before = {*os.listdir(tmp_path)}
-    assert len(before) > 20
-    use("sm_90")
-    run(given)
-    assert {*os.listdir(tmp_path)} == before
-    other = Rehearsal(replace(given.chip, overlap=False), given.capabilities, given.kernels_of)
-    next(word for word in rehearse(other, given.config, given.source) if word == "start")
-    assert {*os.listdir(tmp_path)} > before  # negative control: another chip's kernels are not there
-
-
 def test_keys_do_not_depend_on_what_is_launched_first() -> None:
     keys = []
     for first in ("greedy.choose_peak", "sample.draw_tokens", "queries.attend_queries", "contexts.attend_contexts"):
@@ -109,14 +82,6 @@ print(*(each.cache_key for each in (sample.draw_tokens, contexts.attend_contexts
         keys.append(run.stdout)
     assert keys[0] == keys[1] == keys[2]
     assert keys[3] != keys[0]  # negative control: without settling they do
-
-
-def test_helpers_that_fail_hold_nobody_up() -> None:
-    helpers = Helpers(work("sm_90", QWEN | {"num_hidden_layers": "many"}), 1)
-    try:
-        assert helpers.wait(120) == 0
-    finally:
-        helpers.close()
 
 
 def test_what_a_start_would_refuse_is_refused() -> None:

@@ -11,6 +11,7 @@ from anychip.engine.batch import StepResult
 from anychip.engine.constrain import Constrained
 from anychip.engine.locate import locate_model, with_plugin_class
 from anychip.engine.messages import Abort, EngineInfo, ResetPrefixCache, StepOutputs, Submit
+from anychip.engine.phases import Phases
 from anychip.engine.policy import Policy
 from anychip.engine.scheduler import Scheduler
 from anychip.engine.sizing import check_attention, check_task, plan_cache, resolve_config
@@ -31,21 +32,28 @@ class Engine:
     """
 
     def __init__(self, config: EngineConfig, progress: Progress) -> None:
+        phases = Phases()
         registry = Registry(config.plugins)
         config = registry.configure(config)
         chosen = registry.choose(config.device)
         _tell_overlooked(config, registry)
+        phases.end("plugins")
         platform = chosen.open(config)
+        phases.end("device and imports")
         config = resolve_config(config, platform.capabilities)
         self.source = with_plugin_class(locate_model(config, progress), registry.models)
+        phases.end("model files")
         self.runner: Runner = platform.runner(config)
         check_members(self.runner, f"Platform {chosen.found.spec.name!r}")
         try:
             model = self.runner.load(self.source, progress)
             check_attention(model, platform.capabilities)
             check_task(model, model_task(config, self.source))
+            phases.end("weights")
             plan = plan_cache(model, self.runner.measure(), config)
+            phases.end("worst step")
             self.runner.start(plan)
+            phases.end("cache and first step")
         except BaseException:
             self.runner.close()
             raise
@@ -58,6 +66,7 @@ class Engine:
         self.config = config
         device = f"{chosen.found.spec.name}:{chosen.index}"
         self.info = _info(config, model, plan, device, platform.capabilities, self.runner.compilations())
+        logger.info("the engine is ready after %s", phases)
         self._under_way: deque[tuple[StepRecord, Pending[StepResult]]] = deque()
         self._constrained = Constrained(config, self.source, model.vocab_size, self.scheduler)
 

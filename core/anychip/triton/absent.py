@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,9 +33,12 @@ def current_target(shared_memory: int) -> Target:
     return Target(found.backend, found.arch, found.warp_size, shared_memory)
 
 
-def use_absent(target: Target) -> None:
-    """Make a GPU that is not there the device of all of this process's launches."""
-    driver.set_active(AbsentDriver(target))
+def use_absent(target: Target, launcher: Callable[[Any, Any], Any] | None = None) -> None:
+    """Make a GPU that is not there the device of all of this process's launches, which launch nothing.
+
+    `launcher` is called with each program's source and metadata, and what it returns with the arguments of a launch.
+    """
+    driver.set_active(AbsentDriver(target, launcher or _Launcher))
     with contextlib.suppress(ImportError):  # Triton for Intel's GPUs asks a device each time, the others once a process
         from triton.compiler.compiler import max_shared_mem
 
@@ -70,9 +74,8 @@ class _Launcher:
 class AbsentDriver(DriverBase):  # type: ignore[misc]  # Triton has no types
     """Triton's driver of one target."""
 
-    launcher_cls = _Launcher
-
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, launcher: Callable[[Any, Any], Any]) -> None:
+        self.launcher_cls = launcher
         self.target = GPUTarget(target.backend, target.architecture, target.lanes)
         self.utils = _Loader(target.shared_memory)
 

@@ -1,43 +1,47 @@
-"""Compiling a model's kernels while its weights are loaded, in processes that share Triton's cache on the disk.
+"""Compiling a model's kernels beside its start, in processes that share Triton's cache on the disk.
 
-Each process rehearses all steps and compiles what no other has claimed. Nothing depends on them: what they leave out,
-or a failure, is compiled where it is launched.
+One process is started before this one imports torch, and imports what it needs meanwhile. Told what is to be compiled,
+it rehearses all steps and compiles each kernel in a process forked for it: `anychip.triton.compiling`. Nothing depends
+on them: what they leave out, or a failure, is compiled where it is launched.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import pickle
 import select
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+import weakref
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-import torch
 import triton
 
-from anychip.config import EngineConfig
+from anychip.config import EngineConfig, helper_environment
 from anychip.log import logger
-from anychip.plugin.contract import Capabilities, ModelSource
 from anychip.runner.host_memory import host_memory
-from anychip.triton.absent import Target, use_absent
-from anychip.triton.chip import Chip
-from anychip.triton.rehearsal import KernelsOf, Rehearsal, rehearse
 
-MOST = 12
-"""Processes at once: there are few kernels a start needs."""
-ROOM = 2 << 30
+if TYPE_CHECKING:
+    from anychip.triton.work import Work
+
+MOST = 14
+"""Kernels compiled at once: there are few that a start needs."""
+ROOM = 1 << 30
 """Bytes of the host's memory that have to be free for each; one takes less than half."""
+EARLY = 4
+"""Processors from which on a process is started before anybody knows whether it will have anything to do."""
 PATIENCE = 60.0
 """Seconds after which a start goes on without them."""
-START = b"start\n"
-"""What a process says once everything a start needs is compiled or claimed."""
+START = b"start\\n"
+"""What the process says once everything a start needs is compiled."""
+PIPE = 1 << 20
+"""Bytes that can be said without anyone listening yet."""
 DECIDE = (
     *("task", "pooling", "dtype", "quantization", "quantization_group_size", "quantization_symmetric"),
     *("block_size", "kv_cache_dtype", "max_num_seqs", "max_num_batched_tokens"),
@@ -49,119 +53,136 @@ BACKENDS = ("cuda", "hip")
 """Triton's names of those that compile without a device."""
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What is to be compiled."""
-
-    target: Target
-    chip: Chip
-    capabilities: Capabilities
-    kernels_of: KernelsOf
-    captures: bool
-    config: EngineConfig
-    source: ModelSource
-
-    @property
-    def name(self) -> str:
-        """The same for the same kernels, of the same Triton."""
-        programs = sorted(Path(__file__).with_name("programs").glob("*.py"))
-        ours = hashlib.sha256(b"".join(path.read_bytes() for path in programs)).hexdigest()
-        options = [getattr(self.config, field) for field in DECIDE]
-        what = (ours, triton.__version__, torch.__version__, self.target, self.chip, options, self.source.config)
-        return hashlib.sha256(repr(what).encode()).hexdigest()[:32]
-
-    @property
-    def marker(self) -> Path:
-        """A file that is there once all of it was compiled into the cache it lies in."""
-        return Path(triton.knobs.cache.dir) / "anychip" / self.name
-
-
 class Helpers:
-    """Processes at work. `wait` before the first launch, `close` at the end."""
+    """The process and those that it forks, for one device. `wait` before the first launch, `close` at the end.
 
-    def __init__(self, work: Work, count: int) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="anychip-compile-")
+    `likely` is a file to be made once all is compiled.
+    """
+
+    def __init__(self, backend: str, count: int, likely: Path | None = None) -> None:
+        self.likely = likely
+        self._folder = tempfile.TemporaryDirectory(prefix="anychip-compile-", ignore_cleanup_errors=True)
+        folder = Path(self._folder.name)
+        self._errors = folder / "errors"
         self._began = time.monotonic()
-        self._errors = Path(self._folder.name) / "errors"
-        command = [sys.executable, "-m", "anychip.triton.ahead", self._folder.name]
         with self._errors.open("ab") as errors:
-            self._processes = [
-                subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
-                for _ in range(count)
-            ]
-        for number, process in enumerate(self._processes):
-            assert process.stdin is not None, "asked for above"
-            pickle.dump((work, number == 0), process.stdin)
-            process.stdin.close()
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "anychip.triton.compiling", backend, str(count)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=helper_environment(folder),
+                process_group=0,
+                bufsize=0,
+                pipesize=PIPE,
+            )
+        self._end = weakref.finalize(self, _end, self._process, self._folder)
 
-    def wait(self, patience: float = PATIENCE) -> int:
-        """Until all have compiled what a start needs, or ended; how many got that far."""
-        waiting = {process.stdout.fileno() for process in self._processes if process.stdout is not None}
-        deadline, done = self._began + patience, 0
-        while waiting and (left := deadline - time.monotonic()) > 0:
-            for stream in select.select([*waiting], [], [], left)[0]:
-                waiting.remove(stream)
-                done += os.read(stream, len(START)) == START
-        if done < len(self._processes):
-            last = self._errors.read_text(errors="replace").strip().rpartition("\n")[2] or "they take too long"
-            logger.info("kernels are compiled as they are needed, not all ahead: %s", last)
+    def begin(self, work: Work) -> bool:
+        """Say what is to be compiled; whether there is still somebody to say it to. Waits for nobody."""
+        assert self._process.stdin is not None, "asked for above"
+        message = pickle.dumps((work, self.likely))
+        self._began = time.monotonic()
+        os.set_blocking(self._process.stdin.fileno(), False)
+        try:
+            return self._process.stdin.write(message) == len(message)
+        except BrokenPipeError:
+            return False
+
+    def wait(self, patience: float = PATIENCE) -> bool:
+        """Until all that a start needs is compiled, or the process has ended or takes too long; whether it is."""
+        assert self._process.stdout is not None, "asked for above"
+        waited, left = time.monotonic(), max(0.0, self._began + patience - time.monotonic())
+        heard = bool(select.select([self._process.stdout], [], [], left)[0])
+        said = self._process.stdout.readline() if heard else b""
+        done = said.startswith(START)
+        if done:
+            took, here = said.removeprefix(START).decode().strip(), time.monotonic() - waited
+            logger.info("compiled ahead: %s; the start waited %.1f s for that", took, here)
+        else:
+            reason = self._last_error if heard else "it takes too long"
+            logger.info("kernels are compiled as they are needed, not all ahead: %s", reason)
         return done
+
+    @property
+    def _last_error(self) -> str:
+        return self._errors.read_text(errors="replace").strip().rpartition("\n")[2] or "the process has ended"
 
     def close(self) -> None:
         """End them."""
-        for process in self._processes:
-            process.kill()
-            process.wait()
-            assert process.stdout is not None, "asked for above"
-            process.stdout.close()
-        self._processes = []
-        self._folder.cleanup()
+        self._end()
 
 
-def start_helpers(work: Work) -> Helpers | None:
-    """Processes for all processors but one, as memory allows; None where there is nothing to gain."""
-    count = min(MOST, len(os.sched_getaffinity(0)) - 1, host_memory().free // ROOM)
-    stored = sum(path.stat().st_size for path in work.source.path.glob("*.safetensors"))
-    small = 0 < stored < SMALL
-    if small or count < 1 or work.target.backend not in BACKENDS or work.marker.exists():
+def _end(process: subprocess.Popen[bytes], folder: tempfile.TemporaryDirectory[str]) -> None:
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            stream.close()
+    folder.cleanup()
+
+
+def start_early(backend: str, config: EngineConfig, processors: int = EARLY) -> Helpers | None:
+    """Start the process before torch is imported in this one; None where it might be for nothing.
+
+    `processors` is how many there have to be at least.
+    """
+    count, likely = _count(), _likely(config)
+    if count < processors - 1 or _is_small(Path(config.model)) or config.model.startswith("demo") or likely.exists():
         return None
-    return Helpers(work, count)
+    return Helpers(backend, count, likely)
 
 
-def compile_claimed(work: Work, claims: Path) -> Iterator[str]:
-    """Rehearse in this process, compiling what no other process has claimed in the folder `claims`."""
-    use_absent(work.target)
-    triton.knobs.runtime.jit_cache_hook = _Claims(claims)
-    rehearsal = Rehearsal(work.chip, work.capabilities, work.kernels_of, work.captures)
-    yield from rehearse(rehearsal, work.config, work.source)
+def start_helpers(work: Work, early: Helpers | None = None) -> Helpers | None:
+    """Have them compile, by the process that was started early if there is one; None where there is nothing to gain."""
+    done = work.marker.exists()
+    if _count() < 1 or work.target.backend not in BACKENDS or done or _is_small(work.source.path):
+        if early is not None:
+            early.close()
+            if done and early.likely is not None:
+                mark(early.likely)
+        return None
+    if early is not None:
+        if early.begin(work):
+            return early
+        early.close()
+    helpers = Helpers(work.target.backend, _count(), early.likely if early else None)
+    if helpers.begin(work):
+        return helpers
+    helpers.close()
+    return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Claims:
-    """Triton's hook before it compiles: whether to leave it out."""
-
-    folder: Path
-
-    def __call__(self, *, key: Any, fn: Any, **_: Any) -> bool:
-        name = hashlib.sha256(f"{fn.module}.{fn.name} {key}".encode()).hexdigest()
-        try:
-            os.close(os.open(self.folder / name, os.O_CREAT | os.O_EXCL))
-        except FileExistsError:
-            return True
-        return False
+def mark(path: Path) -> None:
+    """Make an empty file beside what was compiled, where that is allowed."""
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
 
 
-def main() -> None:
-    """One process: work comes on standard input."""
-    work, marks = pickle.load(sys.stdin.buffer)
-    out = os.fdopen(os.dup(1), "wb", buffering=0)
-    for word in compile_claimed(work, Path(sys.argv[1])):
-        if word == "start":
-            out.write(START)
-    if marks:
-        work.marker.parent.mkdir(parents=True, exist_ok=True)
-        work.marker.touch()
+def marker(name: str) -> Path:
+    """A file of ours in Triton's cache."""
+    return Path(triton.knobs.cache.dir) / "anychip" / name
 
 
-if __name__ == "__main__":
-    main()
+def programs_hash() -> str:
+    """The same for the same sources of our programs."""
+    programs = sorted(Path(__file__).with_name("programs").glob("*.py"))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in programs)).hexdigest()
+
+
+def _count() -> int:
+    return min(MOST, len(os.sched_getaffinity(0)) - 1, host_memory().free // ROOM)
+
+
+def _is_small(path: Path) -> bool:
+    return 0 < sum(file.stat().st_size for file in path.glob("*.safetensors")) < SMALL
+
+
+def _likely(config: EngineConfig) -> Path:
+    """A file that is there once this was compiled on some device: what is known before the model and the device are."""
+    options = [getattr(config, field) for field in ("model", "revision", "device", *DECIDE)]
+    what = (programs_hash(), triton.__version__, options)
+    return marker("likely-" + hashlib.sha256(repr(what).encode()).hexdigest()[:32])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from threading import Thread
 
 from triton.runtime.jit import JITFunction
 
@@ -20,3 +21,18 @@ def settle_keys() -> None:
         found = vars(importlib.import_module(f"{programs.__name__}.{module}"))
         for name in sorted(name for name, value in found.items() if isinstance(value, JITFunction)):
             _ = found[name].cache_key
+
+
+def start_hashing() -> Thread:
+    """A thread in which Triton reads all of itself for its keys, half a second that the first launch then is spared."""
+    thread = Thread(target=_hash_triton, daemon=True)
+    thread.start()
+    return thread
+
+
+def _hash_triton() -> None:
+    try:
+        from triton.runtime.cache import triton_key
+    except ImportError:  # an older one: its first launch works it out
+        return
+    triton_key()

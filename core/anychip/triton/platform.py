@@ -16,7 +16,7 @@ from anychip.runner.host_pool import start_pool
 from anychip.runner.inputs import Forward, RunBatch
 from anychip.runner.platform import TorchPlatform
 from anychip.triton.absent import current_target
-from anychip.triton.ahead import Helpers, Work, start_helpers
+from anychip.triton.ahead import Helpers, start_helpers
 from anychip.triton.chip import Chip
 from anychip.triton.codes import prepare_codes
 from anychip.triton.copies import Fetched, send
@@ -25,6 +25,7 @@ from anychip.triton.provider import triton_kernels
 from anychip.triton.rehearsal import KernelsOf
 from anychip.triton.runner import TritonRunner
 from anychip.triton.sizes import captured_sizes, reads_paged
+from anychip.triton.work import Work
 from anychip.weights.weight import Weight
 
 if TYPE_CHECKING:
@@ -51,11 +52,16 @@ class TritonPlatform(TorchPlatform):
         capabilities: Capabilities,
         graphs: GraphKind | None = None,
         kernels_of: KernelsOf = triton_kernels,
+        early: Helpers | None = None,
     ) -> None:
-        """Nothing is asked of the device yet. Without `graphs` every step is launched kernel by kernel."""
+        """Nothing is asked of the device yet. Without `graphs` every step is launched kernel by kernel.
+
+        `early` are helpers of the first runner that were started before it was known what for.
+        """
         self.chip, self._kernels_of = chip, kernels_of
         self._device, self._capabilities, self._graphs = device, capabilities, graphs
         self._torch = torch.get_device_module(device)
+        self._early = early
 
     @property
     def capabilities(self) -> Capabilities:
@@ -85,11 +91,15 @@ class TritonPlatform(TorchPlatform):
 
     def _helpers(self, config: EngineConfig, source: ModelSource) -> Helpers | None:
         """Processes that compile ahead; none for a file whose formats only its weights tell."""
+        early, self._early = self._early, None
         if source.kind == "gguf" and config.quantization is None:
+            if early is not None:
+                early.close()
             return None
         target = current_target(SHARED_MEMORY)
         captures = self._graphs is not None
-        return start_helpers(Work(target, self.chip, self._capabilities, self._kernels_of, captures, config, source))
+        work = Work(target, self.chip, self._capabilities, self._kernels_of, captures, config, source)
+        return start_helpers(work, early)
 
     def notes(self) -> tuple[str, ...]:
         """The GPU and the library in use."""

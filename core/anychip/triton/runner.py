@@ -9,6 +9,7 @@ from anychip.plugin.contract import Memory, ModelInfo, ModelSource, Progress
 from anychip.runner.platform import TorchPlatform
 from anychip.runner.torch_runner import TorchRunner
 from anychip.triton.ahead import Helpers
+from anychip.triton.keys import start_hashing
 
 StartHelpers = Callable[[EngineConfig, ModelSource], Helpers | None]
 
@@ -24,7 +25,10 @@ class TritonRunner(TorchRunner):
     def load(self, source: ModelSource, progress: Progress) -> ModelInfo:
         """See `Runner.load`."""
         self._helpers = self._start_helpers(self.config, source)
-        return super().load(source, progress)
+        hashing = start_hashing()
+        info = super().load(source, progress)
+        hashing.join()
+        return info
 
     def measure(self) -> Memory:
         """See `Runner.measure`."""

@@ -23,6 +23,8 @@ class DummyWeights:
 
     def fill(self, name: str, tensor: torch.Tensor, seed: int = 0) -> None:
         """In place. One-dimensional `norm` weights become ones plus noise, so that activations keep their size."""
+        if tensor.is_meta:
+            return
         begin = seed * _APART % _PERIOD
         block, flat = self._noise[begin : begin + _PERIOD], tensor.view(-1)
         whole = flat.numel() // _PERIOD * _PERIOD

@@ -12,6 +12,7 @@ from anychip.plugin.communicator import Communicator
 from anychip.plugin.contract import KVPlan
 from anychip.runner.captured import CapturedSteps
 from anychip.runner.inputs import Computed, Forward, RunBatch
+from anychip.triton.ahead import Helpers
 from anychip.triton.graphs import GraphKind
 from anychip.triton.platform import TritonPlatform, gpu_capabilities, use_device
 from anychip_cuda.chips import caches_of, chip_of, formats_of
@@ -27,12 +28,12 @@ LONG = 4096
 class CudaPlatform(TritonPlatform):
     """One GPU, by CUDA's number. Raises `UserError` where CUDA has none of that number."""
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, early: Helpers | None = None) -> None:
         device = use_device("cuda", index, "CUDA", "CUDA_VISIBLE_DEVICES")
         level = torch.cuda.get_device_capability(device)
         memory = torch.cuda.get_device_properties(device).total_memory
         capabilities = gpu_capabilities(formats_of(level), caches_of(level), "nccl", memory)
-        super().__init__(device, chip_of(device), capabilities, GRAPHS, cuda_kernels)
+        super().__init__(device, chip_of(device), capabilities, GRAPHS, cuda_kernels, early)
 
     def communicator(self, group: Sequence[int]) -> Communicator:
         """NCCL's collectives, with small sums over peer memory where that is faster."""

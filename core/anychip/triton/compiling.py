@@ -1,0 +1,140 @@
+"""The process that compiles ahead: `python -m anychip.triton.compiling BACKEND COUNT`. Work comes on standard input.
+
+It has one thread and compiles nothing itself, so that it may fork: each kernel has a process, which ends with it.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import select
+import sys
+import traceback
+from collections.abc import Iterator
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+from triton import knobs
+from triton.runtime.cache import triton_key
+
+from anychip.engine.phases import Phases
+from anychip.triton.ahead import START, mark
+from anychip.triton.forks import Forks
+from anychip.triton.launchers import build_launcher, build_loader
+
+if TYPE_CHECKING:
+    from anychip.triton.work import Work
+
+PATIENCE = 60.0
+"""Seconds after which nobody is expected to say any more what is to be compiled."""
+POLITE = 10
+"""Niceness of what goes on beside serving, once the start has all it needs."""
+
+
+class OwnProcess:
+    """Triton's hook before it compiles a kernel: that is left to a process forked for it."""
+
+    def __init__(self, work: Work, forks: Forks) -> None:
+        self._work, self._forks = work, forks
+        self._seen: set[tuple[str, str, str]] = set()
+
+    def __call__(self, *, key: Any, fn: Any, **_: Any) -> bool:
+        """Whether it is left out here."""
+        from anychip.triton.absent import use_absent
+
+        kernel = (fn.module, fn.name, str(key))
+        if kernel in self._seen:
+            return True
+        self._seen.add(kernel)
+        if _can_read(0):
+            raise SystemExit("nobody needs it any more")  # standard input was closed
+        if not self._forks.fork():
+            return True
+        use_absent(self._work.target, LastLaunch)
+        return False
+
+
+class LastLaunch:
+    """Stands for Triton's launcher where a kernel was compiled: has the real one compiled too, and ends the process."""
+
+    def __init__(self, source: Any, metadata: Any) -> None:
+        build_launcher(source, metadata)
+
+    def __call__(self, *arguments: Any) -> None:
+        """Nothing is launched."""
+        os._exit(0)
+
+
+def launch_all(work: Work, forks: Forks) -> Iterator[str]:
+    """Rehearse here and compile in other processes; a word after each step, `start` after what a start launches."""
+    from triton.compiler.compiler import make_backend
+    from triton.runtime.driver import driver
+
+    from anychip.triton.absent import use_absent
+    from anychip.triton.rehearsal import Rehearsal, rehearse
+
+    use_absent(work.target)
+    make_backend(driver.active.get_current_target()).hash()  # asks for the assembler's version, once for all of them
+    knobs.runtime.jit_cache_hook = OwnProcess(work, forks)
+    rehearsal = Rehearsal(work.chip, work.capabilities, work.kernels_of, work.captures)
+    yield from rehearse(rehearsal, work.config, work.source)
+
+
+def prepare(backend: str) -> None:
+    """Do what is the same for all models: import all that there is to import, work out Triton's own key."""
+    gc.disable()  # importing makes objects by the hundred thousand, of which none is garbage
+    if Forks(1).fork():
+        build_loader(backend)
+        os._exit(0)
+    hashing = Thread(target=triton_key)
+    hashing.start()
+    import torch
+
+    import anychip.triton.work  # noqa: F401 (and with it what rehearses)
+
+    nothing = torch.zeros(1, dtype=torch.int64, device="meta")
+    _ = nothing[nothing] + 1  # torch imports what it needs for tensors without memory with their first operations
+    hashing.join()
+    gc.freeze()
+
+
+def run(backend: str, count: int) -> None:
+    """Compile what comes on standard input, if anything does."""
+    phases, forks = Phases(), Forks(count)
+    prepare(backend)
+    phases.end("imports")
+    if not _can_read(PATIENCE):
+        return
+    work, likely = pickle.load(sys.stdin.buffer)
+    phases.end("nothing to do")
+    for word in launch_all(work, forks):
+        if word == "start":
+            phases.end("rehearsal")
+            forks.finish()
+            phases.end("kernels")
+            os.write(1, START + f"{forks.done} of {forks.begun} kernels in {phases}\n".encode())
+            os.nice(POLITE)
+    forks.finish()
+    if forks.done == forks.begun:
+        mark(work.marker)
+        if likely is not None:
+            mark(likely)
+
+
+def _can_read(patience: float) -> bool:
+    return bool(select.select([sys.stdin], [], [], patience)[0])
+
+
+def main() -> None:
+    """One process, which no fork of it outlives."""
+    try:
+        run(sys.argv[1], int(sys.argv[2]))
+    except BaseException:  # noqa: BLE001 (a fork must not go on where its parent would)
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    main()
