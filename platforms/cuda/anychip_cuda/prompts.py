@@ -28,6 +28,7 @@ class PromptAttention:
     paged: PagedAttention
     """For all other steps."""
     heads: Heads
+    backend: SDPBackend = SDPBackend.CUDNN_ATTENTION
 
     def paged_attention(
         self,
@@ -46,11 +47,22 @@ class PromptAttention:
         single, start = plan.inputs.num_single, plan.inputs.host_query_start
         lengths = np.diff(start[single:])
         if not single and (lengths == lengths[0]).all():
-            return _attend(q, k, v, len(lengths), scale)
+            return self._attend(q, k, v, len(lengths), scale)
         out = self.paged(q, cache, replace(plan, queries=None), scale)
         for first, last in pairwise(start[single:].tolist()):
-            out[first:last] = _attend(q[first:last], k[first:last], v[first:last], 1, scale)
+            out[first:last] = self._attend(q[first:last], k[first:last], v[first:last], 1, scale)
         return out
+
+    def _attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, prompts: int, scale: float) -> torch.Tensor:
+        """Prompts of one length, each by itself. q [T, N, D], k and v [T, M, D] -> [T, N, D]; none is copied."""
+        if q.is_meta:  # torch would take it apart, and import its compiler for that
+            return torch.empty_like(q)
+        queries, keys, values = (x.unflatten(0, (prompts, -1)).transpose(1, 2) for x in (q, k, v))
+        with sdpa_kernel(self.backend):
+            attended = functional.scaled_dot_product_attention(
+                queries, keys, values, is_causal=True, scale=scale, enable_gqa=True
+            )
+        return attended.transpose(1, 2).flatten(0, 1)
 
 
 def only_fresh(plan: PagedPlan) -> bool:
@@ -66,15 +78,3 @@ def long_and_fresh(query_start: Int32, seq_lens: Int32, num_single: int) -> bool
     lengths = seq_lens[num_single:]
     fresh = np.diff(query_start[num_single:]) == lengths
     return len(lengths) > 0 and bool((fresh & (lengths >= MIN_TOKENS)).all())
-
-
-def _attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, prompts: int, scale: float) -> torch.Tensor:
-    """Prompts of one length, each by itself. q [T, N, D], k and v [T, M, D] -> [T, N, D]; none is copied."""
-    if q.is_meta:  # torch would take it apart, and import its compiler for that
-        return torch.empty_like(q)
-    queries, keys, values = (x.unflatten(0, (prompts, -1)).transpose(1, 2) for x in (q, k, v))
-    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
-        attended = functional.scaled_dot_product_attention(
-            queries, keys, values, is_causal=True, scale=scale, enable_gqa=True
-        )
-    return attended.transpose(1, 2).flatten(0, 1)
