@@ -14,10 +14,12 @@ from anychip.triton.chip import Chip
 from anychip.triton.plan import Contexts, PagedPlan, Queries, make_plan
 from anychip.triton.programs.contexts import attend_contexts, join_pieces
 from anychip.triton.programs.queries import attend_queries
-from anychip.triton.tiles import context_tile, padded, query_tile
+from anychip.triton.tiles import context_tile, padded, query_tile, shared_tile
 from anychip.triton.tuning import Tile
 
 LOG2_E = math.log2(math.e)
+MANY_ROWS = 64
+"""From here on a program puts the pieces of a cached head's queries together, not of one query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,8 @@ class Attention:
         tokens = inputs.positions.shape[0] - inputs.num_single
         tile = query_tile(self.chip, self.dtype, dim, tokens * self.num_heads, inputs.max_query * group, spec.coded)
         pieces = max(1, self.chip.tuning.waves * self.chip.processors // kv_heads)
-        return make_plan(inputs, spec, block_size, pieces, group, tile, self.chip)
+        shared = shared_tile(self.chip.tuning, self.dtype, dim, group, spec.coded)
+        return make_plan(inputs, spec, block_size, pieces, group, tile, shared, self.chip)
 
     def paged_attention(
         self,
@@ -84,18 +87,19 @@ def _attend_contexts(
     chip: Chip,
 ) -> None:
     heads, dim, kv_heads = q.shape[1], q.shape[2], cache.k.shape[1]
-    count = len(contexts.pieces)
-    partial = torch.empty(count, heads, dim, dtype=torch.float32, device=q.device)
-    statistics = torch.empty(count, heads, 2, dtype=torch.float32, device=q.device)
+    partial = torch.empty(contexts.sums, heads, dim, dtype=torch.float32, device=q.device)
+    statistics = torch.empty(contexts.sums, heads, 2, dtype=torch.float32, device=q.device)
     table = plan.inputs.block_table
-    attend_contexts[(count, kv_heads)](
-        q, cache.k, cache.v, cache.k_scale, cache.v_scale, table, contexts.pieces, out, partial, statistics,
-        scoring.sinks, scoring.factor, scoring.softcap, q.stride(0), q.stride(1), table.stride(0), G=heads // kv_heads,
-        D=dim, PAGE=plan.block_size, CODED=not cache.whole, SOFTCAP=scoring.softcap > 0,
-        SINKS=scoring.sinks is not None, **_blocks(tile, dim), **tile.launch, **chip.order,
+    attend_contexts[(contexts.programs, kv_heads)](
+        q, cache.k, cache.v, cache.k_scale, cache.v_scale, table, contexts.pieces, contexts.sharers,
+        contexts.row_pieces, out, partial, statistics, scoring.sinks, scoring.factor, scoring.softcap, q.stride(0),
+        q.stride(1), table.stride(0), G=heads // kv_heads, D=dim, PAGE=plan.block_size, CODED=not cache.whole,
+        SOFTCAP=scoring.softcap > 0, SINKS=scoring.sinks is not None, STAGES=tile.stages,
+        **_shared(contexts.tile), **_blocks(tile, dim), **tile.launch, **chip.order,
     )  # fmt: skip
-    join_pieces[(plan.inputs.num_single, heads)](
-        partial, statistics, contexts.row_pieces, out, D=dim, BLOCK_D=padded(dim), BLOCK_P=32,
+    rows, together = plan.inputs.num_single, heads // kv_heads if plan.inputs.num_single >= MANY_ROWS else 1
+    join_pieces[(rows, heads // together)](
+        partial, statistics, contexts.row_pieces, out, D=dim, HEADS=together, BLOCK_D=padded(dim), BLOCK_P=32,
         num_warps=chip.tuning.warps(64), **chip.order,
     )  # fmt: skip
 
@@ -117,6 +121,12 @@ def _attend_queries(
         D=dim, PAGE=plan.block_size, CODED=not cache.whole, WINDOW=plan.window, SOFTCAP=scoring.softcap > 0,
         SINKS=scoring.sinks is not None, TOKENS=queries.tokens, **_blocks(tile, dim), **tile.launch, **chip.order,
     )  # fmt: skip
+
+
+def _shared(tile: Tile | None) -> dict[str, int]:
+    if tile is None:
+        return {"SHARED_M": 0, "SHARED_N": 0, "SHARED_STAGES": 0}
+    return {"SHARED_M": tile.rows, "SHARED_N": tile.keys, "SHARED_STAGES": tile.stages}
 
 
 def _blocks(tile: Tile, dim: int) -> dict[str, int]:

@@ -13,7 +13,8 @@ import torch
 from anychip.ops.attention import AttentionInputs
 from anychip.plugin.contract import KVSpec
 from anychip.triton.chip import Chip
-from anychip.triton.programs.plan import cut_contexts, cut_queries, place_tokens
+from anychip.triton.programs.plan import SPREAD, cut_contexts, cut_queries, place_tokens
+from anychip.triton.programs.sharing import SHARER, find_sharing, order_sharers
 from anychip.triton.tuning import Tile
 
 FIELDS = 8
@@ -21,14 +22,26 @@ UNIT = 64
 """Keys that a piece of a context is a multiple of."""
 ROW_CLASSES = (32, 128, 512, 2048)
 """Numbers of rows the planning programs are compiled for."""
+CROWD = 8
+"""Rows from which it is asked whether some share a prefix."""
+LEAST_SHARED = 256
+"""Keys that are worth sharing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """Contexts of rows with one token: pieces [P, FIELDS], and (first piece, pieces) of each row [R, 2]."""
+    """Contexts of rows with one token: pieces [P, FIELDS], and (first sums, pieces) of each row [R, 2]."""
 
     pieces: torch.Tensor
     row_pieces: torch.Tensor
+    sharers: torch.Tensor | None
+    """[R, SHARER] rows in the order of what they share; None: nothing is read for several rows."""
+    programs: int
+    """More than there are pieces."""
+    sums: int
+    """More than there are pieces of single rows."""
+    tile: Tile | None
+    """For several rows; None without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +68,19 @@ class PagedPlan:
 
 
 def make_plan(
-    inputs: AttentionInputs, spec: KVSpec, block_size: int, pieces: int, group: int, tile: Tile, chip: Chip
+    inputs: AttentionInputs,
+    spec: KVSpec,
+    block_size: int,
+    pieces: int,
+    group: int,
+    tile: Tile,
+    shared: Tile,
+    chip: Chip,
 ) -> PagedPlan:
-    """Plan a step: contexts in about `pieces` pieces, new tokens of `group` heads each in pieces that fit `tile`."""
+    """Plan a step: contexts in about `pieces` pieces, new tokens of `group` heads each in pieces that fit `tile`.
+
+    Of rows that share a prefix as many read it together as fit the tile `shared`.
+    """
     rows, window = inputs.seq_lens.shape[0], spec.window or 0
     several = rows > inputs.num_single
     return PagedPlan(
@@ -65,7 +88,7 @@ def make_plan(
         block_size=block_size,
         window=window,
         slots=_slots(inputs, block_size, chip),
-        contexts=_contexts(inputs, window, chip, pieces) if inputs.num_single else None,
+        contexts=_contexts(inputs, block_size, window, chip, pieces, group, shared) if inputs.num_single else None,
         queries=_queries(inputs, tile.rows // group, tile, chip) if several else None,
     )
 
@@ -82,18 +105,44 @@ def _slots(inputs: AttentionInputs, block_size: int, chip: Chip) -> torch.Tensor
     return slots
 
 
-def _contexts(inputs: AttentionInputs, window: int, chip: Chip, target: int) -> Contexts:
-    rows = inputs.num_single
-    row_class = _row_class(rows)
+def _contexts(
+    inputs: AttentionInputs, block_size: int, window: int, chip: Chip, target: int, group: int, shared: Tile
+) -> Contexts:
+    rows, members = inputs.num_single, shared.rows // group
+    several = rows >= CROWD and members > 1 and not window
+    row_class, tiles = _row_class(rows), rows // CROWD + CROWD if several else 0
     lines = _lines(row_class)
-    programs = _blocks(rows + target, lines)
+    bound = rows + target + tiles
+    programs = _blocks(bound, lines)
     pieces = _pieces(inputs, programs * lines)
-    contexts = Contexts(pieces, pieces.new_empty(rows, 2))
+    contexts = Contexts(
+        pieces=pieces,
+        row_pieces=pieces.new_empty(rows, 2),
+        sharers=_sharers(inputs, block_size, chip) if several else None,
+        programs=bound,
+        sums=2 * rows + (1 + SPREAD.value) * target if several else rows + target,
+        tile=shared if several else None,
+    )
     cut_contexts[(programs,)](
-        inputs.seq_lens, contexts.pieces, contexts.row_pieces, rows, target, WINDOW=window, UNIT=UNIT, ROWS=row_class,
-        PIECES=lines, **chip.order,
+        inputs.seq_lens, contexts.sharers, contexts.pieces, contexts.row_pieces, rows, target, tiles, WINDOW=window,
+        UNIT=UNIT, MEMBERS=members if several else 0, ROWS=row_class, PIECES=lines, **chip.order,
     )  # fmt: skip
     return contexts
+
+
+def _sharers(inputs: AttentionInputs, block_size: int, chip: Chip) -> torch.Tensor:
+    rows, row_class = inputs.num_single, _row_class(inputs.num_single)
+    lines, table = _lines(row_class), inputs.block_table
+    groups = torch.empty(rows, 2, dtype=torch.int32, device=table.device)
+    sharers = torch.empty(rows, SHARER.value, dtype=torch.int32, device=table.device)
+    find_sharing[(rows,)](
+        inputs.seq_lens, table, groups, rows, table.stride(0), PAGE=block_size, LEAST=_blocks(LEAST_SHARED, block_size),
+        ROWS=row_class, COLUMNS=max(2, 4096 // row_class), **chip.order,
+    )  # fmt: skip
+    order_sharers[(_blocks(rows, lines),)](
+        groups, sharers, rows, PAGE=block_size, ROWS=row_class, LINES=lines, **chip.order
+    )
+    return sharers
 
 
 def _queries(inputs: AttentionInputs, tokens: int, tile: Tile, chip: Chip) -> Queries:

@@ -24,6 +24,13 @@ def context_tile(tuning: Tuning, dtype: torch.dtype, dim: int, group: int, coded
     return replace(tile, rows=max(tile.rows, padded(group)))
 
 
+def shared_tile(tuning: Tuning, dtype: torch.dtype, dim: int, group: int, coded: bool = False) -> Tile:
+    """For several tokens' heads against a context that they share."""
+    if tuning.context_shared is None or dim > LARGE_HEAD or dtype.itemsize > 2 or coded:
+        return context_tile(tuning, dtype, dim, group, coded)
+    return tuning.context_shared
+
+
 def query_tile(chip: Chip, dtype: torch.dtype, dim: int, lines: int, longest: int, coded: bool = False) -> Tile:
     """For tokens times heads: `lines` of them over all cached heads, and `longest` a row's most of one.
 

@@ -56,6 +56,9 @@ class Tuning:
     context_coded: Tile = Tile(16, 64, 4, 2)
     """The same where keys and values are codes: turning them into numbers takes registers."""
     context_float32: Tile = Tile(16, 16, 4, 2)
+    context_shared: Tile | None = None
+    """Several tokens' heads against a context that they share, 16-bit numbers and heads up to 128. It is read in the
+    same launch as others, so by as many warps. None, and for the rest: the tile for one token."""
     query_few: Tile = Tile(16, 64, 4, 2)
     """Several tokens' heads, where no row brings more than 16 lines."""
     query_small: Tile = Tile(64, 64, 4, 2)

@@ -18,9 +18,11 @@ ROOMY = 128 * 1024
 """Bytes of shared memory that the tiles measured on an H200 may take."""
 
 H200 = Tuning(
-    context=Tile(16, 64, 4, 4),
+    context=Tile(16, 64, 4, 3),
     context_coded=Tile(16, 64, 4, 4),
     context_float32=Tile(16, 32, 8, 2),
+    context_shared=Tile(64, 64, 4, 2),
+    context_large=Tile(16, 32, 4, 3),
     query_few=Tile(16, 64, 4, 4),
     query_small=Tile(64, 64, 4, 4),
     query_medium=Tile(128, 64, 8, 6),
@@ -36,8 +38,10 @@ H200 = Tuning(
     codes_packed=WeightTile(64, 128, 8, 4),
     codes_bytes=WeightTile(64, 256, 4, 4),
 )
+A100 = replace(H200, context_shared=Tile(32, 64, 4, 2))
+"""For compute capability 8.0, where more lines spill: not measured."""
 SMALL = replace(
-    H200,
+    A100,
     query_few=Tile(16, 64, 4, 3),
     query_small=Tile(64, 64, 4, 3),
     query_medium=Tile(128, 64, 8, 3),
@@ -54,6 +58,8 @@ def tuning_of(capability: tuple[int, int], shared_memory: int) -> Tuning:
     """Tiles that fit a program's share of shared memory, in bytes."""
     if shared_memory <= ROOMY:
         return SMALL
+    if capability < OVERLAPS:
+        return A100
     return B200 if capability >= (10, 0) else H200
 
 

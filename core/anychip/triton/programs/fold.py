@@ -9,11 +9,11 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 @triton.jit
 def fold(
-    q, total, highest, mass, k_cache, v_cache, k_scale, v_scale, table_row, kv_head, kv_heads, query_position, start,
-    end, scale, softcap, BOUNDED: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr,
+    q, total, highest, mass, k_cache, v_cache, k_scale, v_scale, block, kv_head, kv_heads, query_position, start, end,
+    scale, softcap, BOUNDED: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr,
     CODED: tl.constexpr, PAGE: tl.constexpr, D: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    """Keys `start` to start + BLOCK_N of a row.
+    """Keys `start` to start + BLOCK_N of a row, each in its `block` [BLOCK_N].
 
     BOUNDED: keys from `end` on are not read. CAUSAL: each query sees up to its own position, and WINDOW keys (0: all).
     CODED: keys and values are codes, each with a scale [block, head, entry] of its own.
@@ -22,8 +22,7 @@ def fold(
     dims = tl.arange(0, BLOCK_D)
     keys = start + tl.arange(0, BLOCK_N)
     within = (keys < end) if BOUNDED else (keys >= 0)
-    block = tl.load(table_row + keys // PAGE, mask=within, other=0).to(tl.int64)
-    entry = (block * kv_heads + kv_head) * PAGE + keys % PAGE
+    entry = (block.to(tl.int64) * kv_heads + kv_head) * PAGE + keys % PAGE
     offsets = entry[:, None] * D + dims[None, :]
     # What lies behind the end may be another request's, or no number: it is read as 0, because 0 * nan is nan.
     k = _read(k_cache + offsets, within, dims, BOUNDED, D, BLOCK_D).to(q.dtype)
@@ -49,6 +48,16 @@ def fold(
         weights *= tl.load(v_scale + entry, within, other=0.0)[None, :]
     total = tl.dot(weights.to(q.dtype), v, total * shrink[:, None], input_precision="ieee")
     return total, higher, mass
+
+
+@triton.jit
+def blocks_of(table_row, start, end, BOUNDED: tl.constexpr, PAGE: tl.constexpr, BLOCK_N: tl.constexpr):
+    """In which blocks a row's keys `start` to start + BLOCK_N lie; BOUNDED: those from `end` on are not looked up."""
+    keys = start + tl.arange(0, BLOCK_N)
+    if BOUNDED:
+        return tl.load(table_row + keys // PAGE, mask=keys < end, other=0)
+    else:
+        return tl.load(table_row + keys // PAGE)
 
 
 @triton.jit

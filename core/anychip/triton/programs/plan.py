@@ -1,48 +1,85 @@
 """Cutting a step's attention into pieces of work, on the device: nothing here depends on what the host knows.
 
-A piece is a line of eight int32. Of a context: row, first key, end of keys, number within its row, pieces of its row.
-Of queries: row, first token, end of tokens. The row is -1 where a launch has more programs than there are pieces.
+A piece is a line of eight int32. Of a context: row, first key, end of keys, number within its row, pieces of its row,
+place of its sums, rows that read it; where these are several, their first line of `sharers` in place of the row. Of
+queries: row, first token, end of tokens. The row is -1 where a launch has more programs than there are pieces.
 """
 
 import triton
 import triton.language as tl
 
 from anychip.triton.programs.order import take_turn
+from anychip.triton.programs.sharing import SHARER
 
 PIECE = tl.constexpr(8)
+SPREAD = tl.constexpr(8)
+"""Times as many sums as there should be pieces, at most, for what rows share: each is written and read again."""
 
 
-@triton.jit(do_not_specialize=["num_rows", "target"], do_not_specialize_on_alignment=["seq_lens"])
+@triton.jit(do_not_specialize=["num_rows", "target", "most"], do_not_specialize_on_alignment=["seq_lens"])
 def cut_contexts(
-    seq_lens, pieces, row_pieces, num_rows, target, OVERLAP: tl.constexpr, WINDOW: tl.constexpr, UNIT: tl.constexpr,
-    ROWS: tl.constexpr, PIECES: tl.constexpr,
+    seq_lens, sharers, pieces, row_pieces, num_rows, target, most, OVERLAP: tl.constexpr, WINDOW: tl.constexpr,
+    UNIT: tl.constexpr, MEMBERS: tl.constexpr, ROWS: tl.constexpr, PIECES: tl.constexpr,
 ):  # fmt: skip
-    """Cut the contexts of rows that bring one token into about `target` pieces of equal length, a multiple of UNIT.
+    """Cut the contexts of rows that bring one token into about `target` pieces, a row's of nearly equal length.
 
-    A row without context is one empty piece. row_pieces [R, 2] gets the first piece and the number of each row.
+    Up to MEMBERS rows of `sharers` read what they share in pieces of their own, which come first; `most` tiles of rows
+    do, the others read alone. Lengths are multiples of UNIT. A row without context is one empty piece.
+    row_pieces [R, 2] gets the place of each row's first sums, and of how many pieces they are.
     """
     take_turn(OVERLAP)
-    rows = tl.arange(0, ROWS)
-    length = tl.load(seq_lens + rows, mask=rows < num_rows, other=0)
-    low = tl.maximum(length - WINDOW, 0) if WINDOW > 0 else tl.zeros_like(length)
-    share = tl.cdiv(tl.sum(length - low, 0), target)
-    size = tl.maximum(tl.cdiv(share, UNIT) * UNIT, UNIT)
-    count = tl.where(rows < num_rows, tl.maximum(tl.cdiv(length - low, size), 1), 0)
-    ends = tl.cumsum(count, 0)
+    place = tl.arange(0, ROWS)
+    valid = place < num_rows
+    row, shared, head, members = place, tl.zeros_like(place), valid & False, tl.zeros_like(place)
+    if MEMBERS > 1:
+        sharer = sharers + place * SHARER
+        row, shared = tl.load(sharer, mask=valid, other=0), tl.load(sharer + 1, mask=valid, other=0)
+        number, size = tl.load(sharer + 2, mask=valid, other=0), tl.load(sharer + 3, mask=valid, other=0)
+        head = (shared > 0) & (number % MEMBERS == 0)
+        members = tl.minimum(size - number, MEMBERS)
+        shared = tl.where(tl.cumsum(head.to(tl.int32), 0) <= most, shared, 0)
+        head = head & (shared > 0)
+    length = tl.load(seq_lens + row, mask=valid, other=0)
+    low = tl.maximum(length - WINDOW, 0) if WINDOW > 0 else shared
+    share = tl.cdiv(tl.sum(length - low + tl.where(head, shared, 0), 0), target)
+    count, each = _equal(length - low, share, UNIT)
+    count = tl.where(valid, count, 0)
+    parts, span = _equal(shared, tl.maximum(share, tl.cdiv(tl.sum(shared, 0), target * SPREAD)), UNIT)
+    parts = tl.where(shared > 0, parts, 0)
+    first = tl.cumsum(parts + count, 0) - parts - count
+    if tl.program_id(0) == 0:
+        tl.store(row_pieces + row * 2, first, mask=valid)
+        tl.store(row_pieces + row * 2 + 1, parts + count, mask=valid)
     piece = tl.program_id(0) * PIECES + tl.arange(0, PIECES)
-    row, number = _locate(piece, ends)
-    here = row[:, None] == rows[None, :]
-    begin = _pick(here, low) + number * size
-    end = tl.minimum(begin + size, _pick(here, length))
+    together = tl.where(head, parts, 0)
+    alone = piece - tl.sum(together, 0)
+    at, number = _locate(alone, tl.cumsum(count, 0))
+    if MEMBERS > 1:
+        at_shared, number_shared = _locate(piece, tl.cumsum(together, 0))
+        at, number = tl.where(alone < 0, at_shared, at), tl.where(alone < 0, number_shared, number)
+    here = at[:, None] == place[None, :]
+    begin = tl.where(alone < 0, number * _pick(here, span), _pick(here, low) + number * _pick(here, each))
+    end = tl.where(alone < 0, begin + _pick(here, span), begin + _pick(here, each))
+    end = tl.minimum(end, tl.where(alone < 0, _pick(here, shared), _pick(here, length)))
+    part = number + tl.where(alone < 0, 0, _pick(here, parts))
+    several = tl.where(alone < 0, _pick(here, members), 1)
     line = pieces + piece * PIECE
-    tl.store(line, tl.where(row < num_rows, row, -1))
+    tl.store(line, tl.where(at < num_rows, tl.where(several > 1, at, _pick(here, row)), -1))
     tl.store(line + 1, begin)
     tl.store(line + 2, end)
-    tl.store(line + 3, number)
-    tl.store(line + 4, _pick(here, count))
-    if tl.program_id(0) == 0:
-        tl.store(row_pieces + rows * 2, ends - count, mask=rows < num_rows)
-        tl.store(row_pieces + rows * 2 + 1, count, mask=rows < num_rows)
+    tl.store(line + 3, part)
+    tl.store(line + 4, _pick(here, parts + count))
+    tl.store(line + 5, _pick(here, first) + part)
+    tl.store(line + 6, several)
+
+
+@triton.jit
+def _equal(length, size, UNIT: tl.constexpr):
+    """Into how many pieces of about `size` lengths are cut, one at least, and how long each but the last is."""
+    size = tl.maximum(tl.cdiv(size, UNIT) * UNIT, UNIT)
+    count = tl.maximum(tl.cdiv(length, size), 1)
+    each = tl.maximum(tl.cdiv(tl.cdiv(length, count), UNIT) * UNIT, UNIT)
+    return tl.maximum(tl.cdiv(length, each), 1), each
 
 
 @triton.jit(do_not_specialize=["first_row", "num_rows"], do_not_specialize_on_alignment=["query_start"])

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from anychip.triton.programs.fold import begin_softmax, fold
+from anychip.triton.programs.fold import begin_softmax, blocks_of, fold
 from anychip.triton.programs.order import take_turn
 from anychip.triton.programs.plan import PIECE
 
@@ -41,13 +41,15 @@ def attend_queries(
     else:  # what all queries of the tile see needs no mask
         low = (begin + 1) // BLOCK_N * BLOCK_N
         for start in range(0, low, BLOCK_N):
+            block = blocks_of(table_row, start, end, False, PAGE, BLOCK_N)
             total, highest, mass = fold(
-                queries, total, highest, mass, k_cache, v_cache, k_scale, v_scale, table_row, kv_head, kv_heads,
-                position, start, end, scale, softcap, False, False, 0, SOFTCAP, CODED, PAGE, D, BLOCK_N, BLOCK_D,
+                queries, total, highest, mass, k_cache, v_cache, k_scale, v_scale, block, kv_head, kv_heads, position,
+                start, end, scale, softcap, False, False, 0, SOFTCAP, CODED, PAGE, D, BLOCK_N, BLOCK_D,
             )  # fmt: skip
     for start in range(low, end, BLOCK_N):
+        block = blocks_of(table_row, start, end, True, PAGE, BLOCK_N)
         total, highest, mass = fold(
-            queries, total, highest, mass, k_cache, v_cache, k_scale, v_scale, table_row, kv_head, kv_heads, position,
+            queries, total, highest, mass, k_cache, v_cache, k_scale, v_scale, block, kv_head, kv_heads, position,
             start, end, scale, softcap, True, True, WINDOW, SOFTCAP, CODED, PAGE, D, BLOCK_N, BLOCK_D,
         )  # fmt: skip
     result = total / mass[:, None]
