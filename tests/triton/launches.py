@@ -19,6 +19,7 @@ from anychip.triton.attention import Attention
 from anychip.triton.chip import Chip
 from anychip.triton.codes import FORMATS, prepare_codes
 from anychip.triton.peers import PeerMemory, add_peers
+from anychip.triton.plan import CROWD
 from anychip.triton.provider import TritonKernels
 from anychip.triton.rotary import Heads
 from anychip.weights.quantize import quantize
@@ -34,6 +35,8 @@ CODED = (
     Scheme("fp8", 8, 0, False, "token"),
 )
 OVERLAPS = ("sm_90", "sm_100")
+SOME = ((100, 1), (50, 1), (70, 29), (0, 40))
+"""Rows of a step, (cached, new)."""
 HEAD_SIZES = (64, 80, 96, 128, 256)
 MATRIX = re.compile(r"\b(v_s?w?mf?ma\w*|wgmma\.mma_async[\w.]*|tcgen05\.mma[\w.]*|mma\.sync[\w.]*)")
 
@@ -60,9 +63,9 @@ def caches(target: str) -> tuple[str, ...]:
 def attend(target: str, dim: int, cache_type: str = "auto") -> None:
     """Every program of the attention family."""
     spec = OpSpec("bfloat16", 1024, 32, 8, dim, 1000, 2048)
-    ops, rows = ops_for(target, spec), ((100, 1), (50, 1), (70, 29), (0, 40))
+    ops, rows = ops_for(target, spec), ((100, 1),) * CROWD + SOME
     table, blocks = shuffled_table(torch.Generator(), [sum(row) for row in rows], 16)
-    inputs = batch_inputs(rows, table)
+    inputs, few = batch_inputs(rows, table), batch_inputs(SOME, table[CROWD:])
     layer = stored_as(KVSpec("full", tuple(Plane(name, (8, dim), spec.dtype) for name in "kv")), cache_type)
     cache, plan = ops.new_cache(layer, blocks, 16, "cpu"), ops.plan_attention(inputs, layer, 16)
     tokens = sum(new for _, new in rows)
@@ -75,13 +78,13 @@ def attend(target: str, dim: int, cache_type: str = "auto") -> None:
     ops.paged_attention(q, cache, plan, 0.1)
     for processors in (1, 132):  # large and small tiles
         attention = Attention(replace(chip(target, processors), overlap=False), 32, torch.bfloat16)
-        attention.paged_attention(q, cache, attention.plan_attention(inputs, layer, 16), 0.1)
+        attention.paged_attention(q[CROWD:], cache, attention.plan_attention(few, layer, 16), 0.1)
 
 
 def attend_float32(target: str, dim: int) -> None:
     """Attention in float32, whose tiles are others."""
     spec = OpSpec("float32", 1024, 32, 8, dim, 1000, 2048)
-    ops, rows = ops_for(target, spec), ((100, 1), (50, 1), (70, 29), (0, 40))
+    ops, rows = ops_for(target, spec), ((100, 1),) * CROWD + SOME
     table, blocks = shuffled_table(torch.Generator(), [sum(row) for row in rows], 16)
     inputs = batch_inputs(rows, table)
     layer = KVSpec("full", tuple(Plane(name, (8, dim), spec.dtype) for name in "kv"))
