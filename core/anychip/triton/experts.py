@@ -17,6 +17,7 @@ from anychip.triton.programs.experts import (
     count_pairs,
     multiply_experts,
     multiply_found,
+    place_chunks,
     sort_pairs,
 )
 from anychip.triton.rounding import round_tokens
@@ -32,6 +33,8 @@ LISTED = (256, 1024)
 """Numbers of pairs among which programs that find those of their expert are compiled for; more are sorted."""
 AHEAD = 1024
 """Bytes of each row of weights that are fetched before it is known whether they are needed, where most are."""
+WAVES = 2
+"""Programs a processor holds at once; those of later waves find the ones before them at work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +193,8 @@ class Experts:
         program, options = multiply_experts, {}
         if pairs.listed:
             ahead = matrices.ahead if count > matrices.count else 0
-            program, options = multiply_found, {"AHEAD": ahead, "BLOCK_P": pairs.places.shape[1]}
+            sizes = {"AHEAD": ahead, "EARLY": WAVES * self.chip.processors, "BLOCK_P": pairs.places.shape[1]}
+            program, options = multiply_found, sizes
         program[(-(-rows // shape.rows), len(pairs.owners))](
             given, scales, matrices.values, matrices.scale, out, pairs.places, pairs.owners, pairs.chosen,
             pairs.shares, count, given.stride(0), matrices.values.stride(0), N=rows, K=matrices.columns,
@@ -212,11 +216,15 @@ class Experts:
         sizes = {"E": experts, "BLOCK_E": _power(experts + 1), "BLOCK_P": chunk, **self.chip.order}
         chunks, counts = -(-pairs // chunk), None
         if chunks > 1:
-            counts = torch.empty(chunks, sizes["BLOCK_E"], dtype=torch.int32, device=device)
+            counts = torch.empty(chunks + 1, sizes["BLOCK_E"], dtype=torch.int32, device=device)
             count_pairs[(chunks,)](chosen, counts, pairs, **sizes)
+            place_chunks[(1,)](
+                counts, E=experts, CHUNKS=chunks, BLOCK_C=_power(chunks), BLOCK_E=sizes["BLOCK_E"], BLOCK_T=width,
+                num_warps=self.chip.tuning.warps(512), **self.chip.order,
+            )  # fmt: skip
         sort_pairs[(experts, chunks)](
-            chosen, counts, order, owners, pairs, blocks, CHUNKS=chunks, BLOCK_C=_power(chunks), BLOCK_T=width, **sizes,
-        )  # fmt: skip
+            chosen, counts, order, owners, pairs, blocks, CHUNKS=chunks, BLOCK_T=width, **sizes
+        )
         return Pairs(shares, chosen, order, owners, width, listed=False)
 
 

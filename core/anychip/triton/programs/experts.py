@@ -58,35 +58,57 @@ def _counted(chosen, chunk, num_pairs, BLOCK_E: tl.constexpr, BLOCK_P: tl.conste
     return tl.histogram(tl.load(chosen + pairs, pairs < num_pairs, other=BLOCK_E - 1), BLOCK_E)
 
 
+@triton.jit
+def place_chunks(
+    counts, E: tl.constexpr, CHUNKS: tl.constexpr, OVERLAP: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_E: tl.constexpr,
+    BLOCK_T: tl.constexpr,
+):  # fmt: skip
+    """Where each chunk's pairs of each expert begin, in the place of their counts; behind them all pairs, [BLOCK_E]."""
+    take_turn(OVERLAP)
+    experts, chunks = tl.arange(0, BLOCK_E), tl.arange(0, BLOCK_C)
+    table = counts + chunks[:, None] * BLOCK_E + experts[None, :]
+    taken = tl.load(table, (chunks < CHUNKS)[:, None], other=0)
+    totals = tl.sum(taken, 0)
+    blocks = _blocks(totals, E, BLOCK_E, BLOCK_T)
+    starts = (tl.cumsum(blocks, 0) - blocks) * BLOCK_T
+    tl.debug_barrier()  # all counts are read before any place is written
+    tl.store(table, starts[None, :] + tl.cumsum(taken, 0) - taken, (chunks < CHUNKS)[:, None])
+    tl.store(counts + CHUNKS * BLOCK_E + experts, totals)
+
+
+@triton.jit
+def _blocks(totals, E: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_T: tl.constexpr):
+    """Blocks that each expert's pairs fill."""
+    return tl.where(tl.arange(0, BLOCK_E) < E, (totals + BLOCK_T - 1) // BLOCK_T, 0)
+
+
 @triton.jit(do_not_specialize=["num_pairs", "num_blocks"])
 def sort_pairs(
-    chosen, counts, order, owners, num_pairs, num_blocks, E: tl.constexpr, OVERLAP: tl.constexpr, CHUNKS: tl.constexpr,
-    BLOCK_C: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_T: tl.constexpr,
+    chosen, places, order, owners, num_pairs, num_blocks, E: tl.constexpr, OVERLAP: tl.constexpr, CHUNKS: tl.constexpr,
+    BLOCK_E: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_T: tl.constexpr,
 ):  # fmt: skip
     """The pairs of one expert in one chunk of all pairs: behind those of earlier chunks, in order.
 
-    The expert's first block follows from the counts of all before it. With one chunk the counts are taken here.
+    With one chunk the pairs are counted here, with several `places` says where to begin.
     """
     take_turn(OVERLAP)
     expert, chunk = tl.program_id(0), tl.program_id(1)
-    experts, lanes = tl.arange(0, BLOCK_E), tl.arange(0, BLOCK_P)
+    lanes = tl.arange(0, BLOCK_P)
     if CHUNKS == 1:
-        totals, earlier = _counted(chosen, 0, num_pairs, BLOCK_E, BLOCK_P), 0
+        experts, totals = tl.arange(0, BLOCK_E), _counted(chosen, 0, num_pairs, BLOCK_E, BLOCK_P)
+        blocks = _blocks(totals, E, BLOCK_E, BLOCK_T)
+        begin = tl.sum(tl.where(experts < expert, blocks, 0), 0) * BLOCK_T
+        total = tl.sum(tl.where(experts == expert, totals, 0), 0)
     else:
-        chunks = tl.arange(0, BLOCK_C)
-        table = counts + chunks[:, None] * BLOCK_E + experts[None, :]
-        taken = tl.load(table, (chunks < CHUNKS)[:, None], other=0)
-        totals = tl.sum(taken, 0)
-        earlier = tl.sum(tl.where((chunks < chunk)[:, None] & (experts == expert)[None, :], taken, 0))
-    blocks = tl.where(experts < E, (totals + BLOCK_T - 1) // BLOCK_T, 0)
-    first = tl.sum(tl.where(experts < expert, blocks, 0), 0)
+        begin = tl.load(places + chunk * BLOCK_E + expert)
+        total = tl.load(places + CHUNKS * BLOCK_E + expert)
     pairs = chunk * BLOCK_P + lanes
     here = (tl.load(chosen + pairs, pairs < num_pairs, other=-1) == expert).to(tl.int32)
-    tl.store(order + first * BLOCK_T + earlier + tl.cumsum(here, 0) - 1, pairs, here == 1)
+    tl.store(order + begin + tl.cumsum(here, 0) - 1, pairs, here == 1)
     if chunk == 0:
-        mine = tl.sum(tl.where(experts == expert, blocks, 0), 0)
-        behind = tl.sum(tl.where(experts == expert, totals, 0), 0) + tl.arange(0, BLOCK_T)
-        tl.store(order + first * BLOCK_T + behind, -1, behind < mine * BLOCK_T)
+        first, mine = begin // BLOCK_T, (total + BLOCK_T - 1) // BLOCK_T
+        behind = total + tl.arange(0, BLOCK_T)
+        tl.store(order + begin + behind, -1, behind < mine * BLOCK_T)
         for start in range(0, mine, BLOCK_P):
             tl.store(owners + first + start + lanes, expert, start + lanes < mine)
         if expert == E - 1:
@@ -122,17 +144,19 @@ def multiply_experts(
 @triton.jit(do_not_specialize=["num_pairs"])
 def multiply_found(
     x, x_scales, weight, scales, out, lists, counts, chosen, shares, num_pairs, stride_x, stride_w, N: tl.constexpr, K:
-    tl.constexpr, COUNT: tl.constexpr, ACTIVATION: tl.constexpr, CODED: tl.constexpr, AHEAD: tl.constexpr, OVERLAP:
-    tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    tl.constexpr, COUNT: tl.constexpr, ACTIVATION: tl.constexpr, CODED: tl.constexpr, AHEAD: tl.constexpr, EARLY:
+    tl.constexpr, OVERLAP: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K:
+    tl.constexpr,
 ):  # fmt: skip
     """The same for at most BLOCK_P pairs, not sorted: with an ACTIVATION a program lists those of its expert.
 
     All programs of an expert write the same, lists [E, BLOCK_P] and counts [E]; those without an ACTIVATION read it.
-    AHEAD bytes of each row are on their way before it is known who needs them.
+    The first EARLY programs have AHEAD bytes of each row on their way before it is known who needs them.
     """
     tile, expert = tl.program_id(0), tl.program_id(1)
     if OVERLAP and AHEAD > 0:
-        _fetch_rows(weight, tile, expert, stride_w, N, 2 if ACTIVATION != "" else 1, AHEAD, BLOCK_N)
+        early = expert * tl.num_programs(0) + tile < EARLY
+        _fetch_rows(early, weight, tile, expert, stride_w, N, 2 if ACTIVATION != "" else 1, AHEAD, BLOCK_N)
     let_next_start(OVERLAP)
     wait_for_previous(OVERLAP)
     if ACTIVATION != "":
@@ -155,10 +179,12 @@ def multiply_found(
 
 @triton.jit
 def _fetch_rows(
-    weight, tile, expert, stride_w, N: tl.constexpr, TIMES: tl.constexpr, SIZE: tl.constexpr, BLOCK_N: tl.constexpr
-):
-    rows = tl.minimum(tile * BLOCK_N + tl.arange(0, BLOCK_N), N - 1)[None, :] + tl.arange(0, TIMES)[:, None] * N
-    fetch_ahead(weight + (expert.to(tl.int64) * TIMES * N + rows) * stride_w, SIZE)
+    wanted, weight, tile, expert, stride_w, N: tl.constexpr, TIMES: tl.constexpr, SIZE: tl.constexpr, BLOCK_N:
+    tl.constexpr,
+):  # fmt: skip
+    if wanted:
+        rows = tl.minimum(tile * BLOCK_N + tl.arange(0, BLOCK_N), N - 1)[None, :] + tl.arange(0, TIMES)[:, None] * N
+        fetch_ahead(weight + (expert.to(tl.int64) * TIMES * N + rows) * stride_w, SIZE)
 
 
 @triton.jit
