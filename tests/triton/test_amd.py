@@ -19,6 +19,7 @@ from anychip.plugin.contract import KVGroup, KVPlan, KVSpec, Plane
 from anychip.testing.record import read_record
 from anychip.testing.support import support
 from anychip.triton.codes import Codes
+from anychip.triton.sizes import captured_sizes
 from anychip.weights.quantize import quantize
 from anychip.weights.scheme import Scheme
 from anychip.weights.weight import Weight
@@ -54,6 +55,15 @@ def test_capabilities_follow_the_architecture(name: str) -> None:
     assert platform.capabilities.collective_backend == "nccl"
     assert platform.capabilities.dtypes[0] == "bfloat16"
     assert not platform.chip.overlap
+
+
+def test_more_requests_run_at_once_where_there_is_memory() -> None:
+    for gibibytes, rows in ((24, 256), (192, 1024)):
+        platform = RocmPlatform(GPU, CHIPS["gfx942"], 304, gibibytes << 30)
+        assert platform.capabilities.max_num_seqs == rows
+        sizes = captured_sizes(KVPlan((), 64, rows, 4096, 8192))
+        assert sizes.single[-1] == min(rows, 512)
+        assert sizes.rows == (8, 40, 257)  # each keeps logits of so many rows
 
 
 @pytest.mark.parametrize("name", CHIPS)
