@@ -90,6 +90,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Which of several runtimes a platform has is used, by its name there."""
     native_kernels: str = "auto"
     """Which build of a platform's own compiled kernels to use, by its name there; `none` leaves them out."""
+    compile_ahead: bool = True
+    """Compile kernels in processes beside the start, on platforms that compile them when they are first needed."""
     cache_dir: str = "~/.cache/anychip"
     """Where the demo models and compiled kernels are kept."""
     hf_token: str | None = None

@@ -158,6 +158,7 @@ def test_closing_ends_all_at_once() -> None:
 def test_an_early_one_is_started_only_where_it_may_be_of_use(tmp_path: Path) -> None:
     config = make_config({"model": "some/model"}, {})
     assert start_early("cuda", config, processors=10**6) is None
+    assert start_early("cuda", config.replace("test", compile_ahead=False), processors=2) is None
     assert start_early("cuda", config.replace("test", model="demo"), processors=2) is None
     with closing(start_early("cuda", config, processors=2)) as helpers:
         assert helpers.likely is not None
@@ -176,6 +177,11 @@ def test_an_early_one_with_nothing_to_do_is_ended() -> None:
         assert helpers._process.returncode is not None
         assert helpers.likely is not None
         assert helpers.likely.exists()
+
+
+def test_none_is_started_where_nobody_wants_any() -> None:
+    given = encoder()
+    assert start_helpers(replace(given, config=given.config.replace("test", compile_ahead=False))) is None
 
 
 def test_starting_one_needs_no_torch() -> None:

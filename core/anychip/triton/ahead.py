@@ -130,7 +130,8 @@ def start_early(backend: str, config: EngineConfig, processors: int = EARLY) -> 
     `processors` is how many there have to be at least.
     """
     count, likely = _count(), _likely(config)
-    if count < processors - 1 or _is_small(Path(config.model)) or config.model.startswith("demo") or likely.exists():
+    small = config.model.startswith("demo") or _is_small(Path(config.model))
+    if not config.compile_ahead or count < processors - 1 or small or likely.exists():
         return None
     return Helpers(backend, count, likely)
 
@@ -138,7 +139,8 @@ def start_early(backend: str, config: EngineConfig, processors: int = EARLY) -> 
 def start_helpers(work: Work, early: Helpers | None = None) -> Helpers | None:
     """Have them compile, by the process that was started early if there is one; None where there is nothing to gain."""
     done = work.marker.exists()
-    if _count() < 1 or work.target.backend not in BACKENDS or done or _is_small(work.source.path):
+    able = work.config.compile_ahead and _count() > 0 and work.target.backend in BACKENDS
+    if done or not able or _is_small(work.source.path):
         if early is not None:
             early.close()
             if done and early.likely is not None:

@@ -92,9 +92,11 @@ def prepare(backend: str) -> None:
     import torch
 
     import anychip.triton.work  # noqa: F401 (and with it what rehearses)
+    from anychip.triton.keys import settle_keys
 
     nothing = torch.zeros(1, dtype=torch.int64, device="meta")
     _ = nothing[nothing] + 1  # torch imports what it needs for tensors without memory with their first operations
+    settle_keys()
     hashing.join()
     gc.freeze()
 
