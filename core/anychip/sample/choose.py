@@ -113,10 +113,10 @@ def _inverse(weights: torch.Tensor, number: torch.Tensor) -> torch.Tensor:
     return torch.minimum(first(passed), last)
 
 
-def in_blocks(x: torch.Tensor, fill: float) -> torch.Tensor:
-    """[L, V] -> [L, ceil(V / BLOCK), BLOCK], padded with `fill`."""
-    rest = -x.shape[-1] % BLOCK
-    return (functional.pad(x, (0, rest), value=fill) if rest else x).reshape(x.shape[0], -1, BLOCK)
+def in_blocks(x: torch.Tensor, fill: float, size: int = BLOCK) -> torch.Tensor:
+    """[L, V] -> [L, ceil(V / size), size], padded with `fill`."""
+    rest = -x.shape[-1] % size
+    return (functional.pad(x, (0, rest), value=fill) if rest else x).reshape(x.shape[0], -1, size)
 
 
 def _take(blocks: torch.Tensor, block: torch.Tensor) -> torch.Tensor:

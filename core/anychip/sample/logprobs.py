@@ -7,7 +7,12 @@ from dataclasses import dataclass
 import torch
 
 from anychip.ops.shapes import accumulation_dtype
-from anychip.sample.choose import BLOCK, in_blocks
+from anychip.sample.choose import in_blocks
+
+BLOCKS = (64, 16)
+"""Sizes of the blocks of a row in which its best are looked for: the first of which there are enough."""
+FEW = 256
+"""So many are sorted at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +46,17 @@ def gather_logprobs(
 def best(logits: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The `count` largest of each row, the lowest id first among equals. [N, V] -> (values, ids int64) [N, count].
 
-    They lie in those blocks of the vocabulary whose largest are largest, and only these are sorted: less work than
-    torch.topk, whose order of equals is nowhere promised.
+    They lie in those blocks of the row whose largest are largest, which are found in the same way, and only few are
+    sorted: for a few of many less work than torch.topk, whose order of equals is nowhere promised.
     """
-    blocks = in_blocks(logits, float("-inf"))
-    order = blocks.amax(-1).sort(dim=-1, descending=True, stable=True).indices
-    chosen = order[:, :count].sort(dim=-1).values.unsqueeze(-1)
-    values, at = blocks.gather(1, chosen.expand(-1, -1, BLOCK)).flatten(1).sort(dim=-1, descending=True, stable=True)
-    tokens = (chosen * BLOCK + torch.arange(BLOCK, device=logits.device)).flatten(1)
-    return values[:, :count], tokens.gather(1, at[:, :count])
+    if not count:
+        return logits[:, :0], torch.zeros(len(logits), 0, dtype=torch.int64, device=logits.device)
+    size = next((size for size in BLOCKS if logits.shape[1] // size > 2 * count), 0)
+    if not size or logits.shape[1] <= FEW:
+        values, ids = logits.sort(dim=-1, descending=True, stable=True)
+        return values[:, :count], ids[:, :count]
+    blocks = in_blocks(logits, float("-inf"), size)
+    chosen = best(blocks.amax(-1), count)[1].sort(dim=-1).values
+    inside = blocks.gather(1, chosen.unsqueeze(-1).expand(-1, -1, size)).flatten(1)
+    values, at = best(inside, count)
+    return values, chosen.gather(1, at // size) * size + at % size

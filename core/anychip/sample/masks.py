@@ -88,5 +88,6 @@ def mask_tokens(logits: torch.Tensor, index: torch.Tensor, bits: torch.Tensor) -
     `bits` [M, ceil(V / 32)] int32, of 32 tokens each, the lowest bit first; all others become -inf.
     """
     single = 1 << torch.arange(8, dtype=torch.uint8, device=bits.device)
-    forbidden = (bits.view(torch.uint8).unsqueeze(-1) & single).flatten(1)[:, : logits.shape[1]] == 0
-    logits[index] = logits[index].masked_fill_(forbidden, float("-inf"))
+    forbidden = torch.zeros(logits.shape, dtype=torch.bool, device=logits.device)
+    forbidden[index] = (bits.view(torch.uint8).unsqueeze(-1) & single).flatten(1)[:, : logits.shape[1]] == 0
+    logits.masked_fill_(forbidden, float("-inf"))
