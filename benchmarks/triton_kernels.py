@@ -20,6 +20,7 @@ import torch
 from triton_cases import Timed, cases
 from triton_choices import choice_cases
 from triton_device import check_one
+from triton_logits import logit_cases
 
 from anychip.ops.registry import OPS
 
@@ -64,7 +65,7 @@ def chosen(patterns: list[str]) -> list[Timed]:
     """The cases whose name holds one of the patterns, or all."""
     return [
         case
-        for case in (*cases(), *choice_cases())
+        for case in (*cases(), *choice_cases(), *logit_cases())
         if not patterns or any(pattern in case.name for pattern in patterns)
     ]
 

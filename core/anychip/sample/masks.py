@@ -68,9 +68,9 @@ def keep_only(logits: torch.Tensor, entries: Entries, restricted: torch.Tensor) 
     logits[entries.index, entries.token] = values
 
 
-def forbid(entries: Entries, active: torch.Tensor) -> torch.Tensor:
-    """What `add_bias` has to add to mask the entries' tokens where `active` [E] holds: [E] float32."""
-    return torch.where(active, float("-inf"), torch.zeros_like(entries.value))
+def forbid(active: torch.Tensor) -> torch.Tensor:
+    """What `add_bias` has to add to mask entries' tokens where `active` [E] holds: [E] float32."""
+    return torch.where(active, float("-inf"), 0.0)
 
 
 def add_bias(logits: torch.Tensor, index: torch.Tensor, tokens: torch.Tensor, values: torch.Tensor) -> None:

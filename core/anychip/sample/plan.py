@@ -22,6 +22,7 @@ class Draws:
     """Rows that sample at random. All parameters [D]; `index` is None when they are all rows of the batch."""
 
     index: torch.Tensor | None
+    rows: torch.Tensor
     temperature: torch.Tensor
     top_k: torch.Tensor
     top_p: torch.Tensor
@@ -52,6 +53,8 @@ class SamplePlan:
     min_tokens: torch.Tensor
     greedy: torch.Tensor | None
     """Indices of the rows that take the highest logit; None when no row draws."""
+    greedy_rows: torch.Tensor | None
+    """Those rows."""
     draws: Draws | None
     penalized: Penalized | None
     bias: Entries | None
@@ -87,6 +90,7 @@ def make_plan(state: SamplerState, rows: Int32) -> SamplePlan:
     used = Feature(int(np.bitwise_or.reduce(features, initial=0)))
     device_rows = _upload(rows, state.send)
     random = _where(features, Feature.RANDOM)
+    greedy = np.flatnonzero((features & Feature.RANDOM) == 0)
     allowed = Feature.ALLOWED in used
     return SamplePlan(
         host_rows=rows.copy(),
@@ -94,7 +98,8 @@ def make_plan(state: SamplerState, rows: Int32) -> SamplePlan:
         rows=device_rows,
         prompt_length=state.integers[device_rows, 1],
         min_tokens=state.integers[device_rows, 2],
-        greedy=_upload(np.flatnonzero((features & Feature.RANDOM) == 0), state.send) if len(random) else None,
+        greedy=_upload(greedy, state.send) if len(random) else None,
+        greedy_rows=_upload(rows[greedy], state.send) if len(random) else None,
         draws=_draws(state, rows, random) if len(random) else None,
         penalized=_penalized(state, rows, _where(features, Feature.PENALTY)) if Feature.PENALTY in used else None,
         bias=state.bias.select(index_of_row) if Feature.BIAS in used else None,
@@ -112,6 +117,7 @@ def _draws(state: SamplerState, rows: Int32, random: _Indices) -> Draws:
     numbers = state.numbers[device_rows]
     return Draws(
         index=None if len(random) == len(rows) else _upload(random, state.send),
+        rows=device_rows,
         temperature=numbers[:, NUMBERS.index("temperature")].contiguous(),
         top_k=state.integers[device_rows, 0],
         top_p=numbers[:, NUMBERS.index("top_p")].contiguous(),

@@ -73,10 +73,10 @@ class Sampler:
             keep_only(logits, plan.allowed, plan.restricted)
         if plan.bad_words is not None:
             spelled = plan.bad_words.matches(self.state.bad_words.tails[plan.rows])
-            self._add(logits, plan.bad_words.entries, forbid(plan.bad_words.entries, spelled))
+            self._add(logits, plan.bad_words.entries, forbid(spelled))
         if plan.stop is not None:
             early = (output_positions < plan.min_tokens)[plan.stop.index]
-            self._add(logits, plan.stop, forbid(plan.stop, early))
+            self._add(logits, plan.stop, forbid(early))
         if plan.bias is not None:
             self._add(logits, plan.bias, plan.bias.value)
 
@@ -93,23 +93,20 @@ class Sampler:
         self.logit_ops.mask_tokens(logits, self.state.send(index), self.state.send(masks.bits))
 
     def _choose(self, plan: SamplePlan, logits: torch.Tensor, output_positions: torch.Tensor) -> torch.Tensor:
-        draws = plan.draws
+        draws, greedy = plan.draws, plan.greedy
         if draws is None:
             return self.ops.take_highest(logits, plan.rows, self.newest)
         if draws.index is None:
-            return self._draw(draws, logits, output_positions, plan.rows)
-        assert plan.greedy is not None
+            return self._draw(draws, logits, output_positions)
+        assert greedy is not None and plan.greedy_rows is not None
         token_ids = torch.empty(len(logits), dtype=torch.int64, device=logits.device)
-        token_ids[plan.greedy] = self.ops.take_highest(logits[plan.greedy], plan.rows[plan.greedy], self.newest)
-        drawn = self._draw(draws, logits[draws.index], output_positions[draws.index], plan.rows[draws.index])
-        token_ids[draws.index] = drawn
+        token_ids[greedy] = self.ops.take_highest(logits[greedy], plan.greedy_rows, self.newest)
+        token_ids[draws.index] = self._draw(draws, logits[draws.index], output_positions[draws.index])
         return token_ids
 
-    def _draw(
-        self, draws: Draws, logits: torch.Tensor, output_positions: torch.Tensor, rows: torch.Tensor
-    ) -> torch.Tensor:
+    def _draw(self, draws: Draws, logits: torch.Tensor, output_positions: torch.Tensor) -> torch.Tensor:
         parameters = draws.temperature, draws.top_k, draws.top_p, draws.min_p, draws.candidates
-        return self.ops.take_drawn(logits, draws.keys, output_positions, *parameters, rows, self.newest)
+        return self.ops.take_drawn(logits, draws.keys, output_positions, *parameters, draws.rows, self.newest)
 
     def _remember(self, plan: SamplePlan, token_ids: torch.Tensor) -> None:
         if plan.penalized is not None:
