@@ -11,7 +11,7 @@ from anychip.ops.op import Kernel
 from anychip.plugin import API_VERSION, Capabilities, Memory, PlatformSpec, Probe, hookimpl
 from anychip.reference.platform import ReferencePlatform
 from anychip.runner import TorchRunner
-from anychip.sample import choose
+from anychip.sample import choose, logprobs, masks, penalties
 
 
 class Broken(ReferencePlatform):
@@ -123,6 +123,48 @@ OPS_GONE_WRONG = {
             return choose.sample(logits, temperature, top_k * 0, top_p, min_p, numbers, candidates)
         """,
         "top_k",
+        "are not the right ones",
+    ),
+    "apply_penalties": (
+        """
+        def kernel(logits, index, slots, counts, seen, presence, frequency, repetition, keep):
+            history = index, slots.flip(0), counts, seen
+            return penalties.apply_penalties(logits, *history, presence, frequency, repetition, keep)
+        """,
+        "3 of 5 rows",
+        "normalized error",
+    ),
+    "count_tokens": (
+        """
+        def kernel(token_ids, index, slots, counts, seen):
+            penalties.count_tokens(token_ids, index, slots, counts, seen.clone())
+        """,
+        "3 of 3 rows",
+        "output 1",
+    ),
+    "add_bias": (
+        """
+        def kernel(logits, index, tokens, values):
+            logits[index, tokens] += values.clamp(min=-1e30)
+        """,
+        "one forbidden twice",
+        "normalized error",
+    ),
+    "mask_tokens": (
+        """
+        def kernel(logits, index, bits):
+            masks.mask_tokens(logits, index.sort().values, bits)
+        """,
+        "2 rows",
+        "normalized error",
+    ),
+    "gather_logprobs": (
+        """
+        def kernel(logits, token_ids, count):
+            ids, values, ranks = logprobs.gather_logprobs(logits.flip(1), logits.shape[1] - 1 - token_ids, count)
+            return logits.shape[1] - 1 - ids, values, ranks
+        """,
+        "ties",
         "are not the right ones",
     ),
 }
