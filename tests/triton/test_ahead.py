@@ -39,6 +39,30 @@ print(helpers._process.pid, flush=True)
 time.sleep(600)
 """
 
+OUTLINES = """
+import sys
+import triton
+from tests.triton.rehearsed import EXPERTS, LLAMA, QWEN, work
+from anychip.triton.absent import use_absent
+from anychip.triton.outlines import Outlines
+from anychip.triton.rehearsal import Rehearsal, rehearse
+
+given = work("sm_90", eval(sys.argv[1]), **eval(sys.argv[2]))
+use_absent(given.target)
+launched = []
+triton.knobs.runtime.jit_cache_hook = lambda key, fn, **_: launched.append((fn.name, str(key))) or True
+def words():
+    return rehearse(Rehearsal(given.chip, given.capabilities, given.kernels_of), given.config, given.source)
+with Outlines():
+    for word in words():
+        if word == "start" and not given.config.quantization:
+            assert not {"torch._dynamo", "sympy"} & {*sys.modules}, "a start has to wait for these"
+ours, launched = launched, []
+assert len([*words()]) > 2
+assert ours == launched
+print(len({*ours}))
+"""
+
 
 @pytest.fixture(autouse=True)
 def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -95,6 +119,16 @@ def test_what_was_compiled_is_found_on_the_disk(compiled: Path, tmp_path: Path) 
     other = Rehearsal(replace(given.chip, overlap=False), given.capabilities, given.kernels_of)
     next(word for word in rehearse(other, given.config, given.source) if word == "start")
     assert {*os.listdir(compiled)} > before  # negative control: another chip's kernels are not there
+
+
+@pytest.mark.parametrize(
+    ("model", "options"), [("QWEN", {}), ("LLAMA", {"quantization": "fp8", "kv_cache_dtype": "fp8"}), ("EXPERTS", {})]
+)
+def test_tensors_are_outlined_as_torch_would(model: str, options: dict[str, str]) -> None:
+    command = [sys.executable, "-c", OUTLINES, model, repr(options)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 20
 
 
 def test_a_failure_holds_nobody_up(said: pytest.LogCaptureFixture) -> None:

@@ -72,13 +72,15 @@ def launch_all(work: Work, forks: Forks) -> Iterator[str]:
     from triton.runtime.driver import driver
 
     from anychip.triton.absent import use_absent
+    from anychip.triton.outlines import Outlines
     from anychip.triton.rehearsal import Rehearsal, rehearse
 
     use_absent(work.target)
     make_backend(driver.active.get_current_target()).hash()  # asks for the assembler's version, once for all of them
     knobs.runtime.jit_cache_hook = OwnProcess(work, forks)
     rehearsal = Rehearsal(work.chip, work.capabilities, work.kernels_of, work.captures)
-    yield from rehearse(rehearsal, work.config, work.source)
+    with Outlines():  # type: ignore[no-untyped-call]  # torch has no type for it
+        yield from rehearse(rehearsal, work.config, work.source)
 
 
 def prepare(backend: str) -> None:
@@ -89,13 +91,10 @@ def prepare(backend: str) -> None:
         os._exit(0)
     hashing = Thread(target=triton_key)
     hashing.start()
-    import torch
-
-    import anychip.triton.work  # noqa: F401 (and with it what rehearses)
+    import anychip.triton.outlines
+    import anychip.triton.work  # noqa: F401 (and with it torch, and what rehearses)
     from anychip.triton.keys import settle_keys
 
-    nothing = torch.zeros(1, dtype=torch.int64, device="meta")
-    _ = nothing[nothing] + 1  # torch imports what it needs for tensors without memory with their first operations
     settle_keys()
     hashing.join()
     gc.freeze()

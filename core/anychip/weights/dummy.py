@@ -19,7 +19,7 @@ class DummyWeights:
 
     def __init__(self, dtype: torch.dtype, device: torch.device | str) -> None:
         noise = torch.randn(_PERIOD, generator=torch.Generator().manual_seed(0)).mul_(_SCALE)
-        self._noise = noise.to(device=device, dtype=dtype).repeat(2)
+        self._noise = noise.repeat(2).to(device=device, dtype=dtype)
 
     def fill(self, name: str, tensor: torch.Tensor, seed: int = 0) -> None:
         """In place. One-dimensional `norm` weights become ones plus noise, so that activations keep their size."""

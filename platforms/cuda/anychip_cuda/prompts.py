@@ -56,7 +56,7 @@ class PromptAttention:
     def _attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, prompts: int, scale: float) -> torch.Tensor:
         """Prompts of one length, each by itself. q [T, N, D], k and v [T, M, D] -> [T, N, D]; none is copied."""
         if q.is_meta:  # torch would take it apart, and import its compiler for that
-            return torch.empty_like(q)
+            return torch.empty(q.shape, dtype=q.dtype, device=q.device)
         queries, keys, values = (x.unflatten(0, (prompts, -1)).transpose(1, 2) for x in (q, k, v))
         with sdpa_kernel(self.backend):
             attended = functional.scaled_dot_product_attention(
