@@ -12,8 +12,10 @@ from anychip.triton.programs.logprobs import offer_best, score_best
 from anychip.triton.programs.penalties import count_newest, penalize
 from anychip.triton.sampling import power_of_two
 
-BLOCK = 2048
-"""Tokens of the vocabulary that a program edits."""
+BLOCK = 1024
+"""Tokens of the vocabulary that a program penalizes."""
+MASKED = 4096
+"""Tokens that a program masks."""
 PLACES = 256
 """Rows with a penalty that are looked through at once: so many are one program to compile."""
 ENTRIES = 128
@@ -25,7 +27,7 @@ class Logits:
     """The ops on logits on one chip."""
 
     chip: Chip
-    part: int = 1024
+    part: int = 2048
     """Tokens of the vocabulary that offer their best together."""
     threads: int = 128
     """Of the program that takes the best of a row."""
@@ -80,9 +82,10 @@ class Logits:
     def mask_tokens(self, logits: torch.Tensor, index: torch.Tensor, bits: torch.Tensor) -> None:
         """See anychip.sample.masks.mask_tokens."""
         if len(index):
-            mask_bits[(len(index), -(-logits.shape[1] // BLOCK))](
-                logits, index, bits, logits.stride(0), bits.stride(0), V=logits.shape[1], BLOCK=BLOCK, **self.chip.order
-            )
+            mask_bits[(len(index), -(-logits.shape[1] // MASKED))](
+                logits, index, bits, logits.stride(0), bits.stride(0), V=logits.shape[1], BLOCK=MASKED,
+                **self.chip.order,
+            )  # fmt: skip
 
     def gather_logprobs(
         self, logits: torch.Tensor, token_ids: torch.Tensor, count: int
