@@ -168,6 +168,14 @@ def test_one_that_died_before_it_was_told_is_replaced() -> None:
     assert not Path(early._folder.name).exists()
 
 
+def test_where_no_process_can_be_started_a_start_goes_on(
+    monkeypatch: pytest.MonkeyPatch, said: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    assert start_helpers(encoder()) is None
+    assert "no process could be started" in said.text
+
+
 def test_all_end_with_who_started_them() -> None:
     with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None

@@ -40,8 +40,6 @@ PATIENCE = 60.0
 """Seconds after which a start goes on without them."""
 START = b"start\\n"
 """What the process says once everything a start needs is compiled."""
-PIPE = 1 << 20
-"""Bytes that can be said without anyone listening yet."""
 DECIDE = (
     *("task", "pooling", "dtype", "quantization", "quantization_group_size", "quantization_symmetric"),
     *("block_size", "kv_cache_dtype", "max_num_seqs", "max_num_batched_tokens"),
@@ -74,20 +72,20 @@ class Helpers:
                 env=helper_environment(folder),
                 process_group=0,
                 bufsize=0,
-                pipesize=PIPE,
             )
         self._end = weakref.finalize(self, _end, self._process, self._folder)
 
     def begin(self, work: Work) -> bool:
         """Say what is to be compiled; whether there is still somebody to say it to. Waits for nobody."""
         assert self._process.stdin is not None, "asked for above"
-        message = pickle.dumps((work, self.likely))
+        path = Path(self._folder.name) / "work"
         self._began = time.monotonic()
-        os.set_blocking(self._process.stdin.fileno(), False)
         try:
-            return self._process.stdin.write(message) == len(message)
-        except BrokenPipeError:
+            path.write_bytes(pickle.dumps((work, self.likely)))
+            self._process.stdin.write(f"{path}\n".encode())
+        except OSError:  # it has ended, or the disk is full
             return False
+        return True
 
     def wait(self, patience: float = PATIENCE) -> bool:
         """Until all that a start needs is compiled, or the process has ended or takes too long; whether it is."""
@@ -133,7 +131,7 @@ def start_early(backend: str, config: EngineConfig, processors: int = EARLY) -> 
     small = config.model.startswith("demo") or _is_small(Path(config.model))
     if not config.compile_ahead or count < processors - 1 or small or likely.exists():
         return None
-    return Helpers(backend, count, likely)
+    return _start(backend, likely)
 
 
 def start_helpers(work: Work, early: Helpers | None = None) -> Helpers | None:
@@ -150,11 +148,19 @@ def start_helpers(work: Work, early: Helpers | None = None) -> Helpers | None:
         if early.begin(work):
             return early
         early.close()
-    helpers = Helpers(work.target.backend, _count(), early.likely if early else None)
-    if helpers.begin(work):
-        return helpers
-    helpers.close()
-    return None
+    helpers = _start(work.target.backend, early.likely if early is not None else None)
+    if helpers is not None and not helpers.begin(work):
+        helpers.close()
+        return None
+    return helpers
+
+
+def _start(backend: str, likely: Path | None) -> Helpers | None:
+    try:
+        return Helpers(backend, _count(), likely)
+    except OSError as error:
+        logger.info("kernels are compiled as they are needed, not ahead: no process could be started (%s)", error)
+        return None
 
 
 def mark(path: Path) -> None:

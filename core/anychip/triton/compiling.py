@@ -1,4 +1,4 @@
-"""The process that compiles ahead: `python -m anychip.triton.compiling BACKEND COUNT`. Work comes on standard input.
+"""The process that compiles ahead: `python -m anychip.triton.compiling BACKEND COUNT`. Standard input names its work.
 
 It has one thread and compiles nothing itself, so that it may fork: each kernel has a process, which ends with it.
 """
@@ -12,6 +12,7 @@ import select
 import sys
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -101,13 +102,16 @@ def prepare(backend: str) -> None:
 
 
 def run(backend: str, count: int) -> None:
-    """Compile what comes on standard input, if anything does."""
+    """Compile what standard input asks for, if anything."""
     phases, forks = Phases(), Forks(count)
     prepare(backend)
     phases.end("imports")
     if not _can_read(PATIENCE):
         return
-    work, likely = pickle.load(sys.stdin.buffer)
+    path = sys.stdin.readline().strip()
+    if not path:
+        return
+    work, likely = pickle.loads(Path(path).read_bytes())
     phases.end("nothing to do")
     for word in launch_all(work, forks):
         if word == "start":

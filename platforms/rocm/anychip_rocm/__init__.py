@@ -9,9 +9,12 @@ from anychip_rocm.probe import probe
 
 
 def _open(devices: Sequence[int], config: EngineConfig) -> Platform:
+    from anychip.triton.ahead import start_early
+
+    early = start_early("hip", config)  # before torch is imported, which takes as long there as here
     from anychip_rocm.platform import open_gpu
 
-    return open_gpu(devices[0], config.quantization)
+    return open_gpu(devices[0], config.quantization, early)
 
 
 @hookimpl
