@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -19,12 +20,11 @@ import torch.multiprocessing as multiprocessing
 from anychip.parallel.communicator import TorchCommunicator
 from anychip.plugin import Communicator
 from anychip.triton.peers import MOST_BYTES
-from anychip_cuda.communicator import CudaCommunicator
+from anychip_cuda.communicator import CudaCommunicator, microseconds
 from anychip_cuda.platform import CudaPlatform
 
 MESSAGES = (8 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20, 8 << 20)
 """Bytes."""
-CALLS, REPLAYS = 20, 7
 
 
 def expected(ranks: int, make: Callable[[int], torch.Tensor]) -> list[torch.Tensor]:
@@ -77,27 +77,6 @@ def check_sums(group: CudaCommunicator, device: torch.device) -> list[str]:
     return wrong
 
 
-def timed(run: Callable[[torch.Tensor], object], message: torch.Tensor) -> float:
-    """Microseconds of a call in a graph of CALLS."""
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            run(message)
-    torch.cuda.synchronize()
-    graph, times = torch.cuda.CUDAGraph(), []
-    with torch.cuda.graph(graph, stream=stream):
-        for _ in range(CALLS):
-            run(message)
-    for _ in range(REPLAYS):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        graph.replay()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(begin.elapsed_time(end) * 1e3 / CALLS)
-    return sorted(times)[REPLAYS // 2]
-
-
 def work(rank: int, ranks: int, store: str) -> None:
     """One rank."""
     platform = CudaPlatform(rank)
@@ -112,11 +91,13 @@ def work(rank: int, ranks: int, store: str) -> None:
     print(f"rank {rank}: sums wrong: {check_sums(ours, platform.device)}", flush=True)
     for size in MESSAGES:
         message = torch.zeros(size // 2, dtype=torch.bfloat16, device=platform.device)
-        line = f"{size >> 10} KiB: NCCL {timed(nccl.all_reduce, message):.1f} us"
+        line = f"{size >> 10} KiB: NCCL {microseconds(partial(nccl.all_reduce, message), platform.device):.1f} us"
         if size <= MOST_BYTES:
-            line += f", over peer memory {timed(ours.over_peers, message):.1f} us"
+            line += f", over peer memory {microseconds(partial(ours.over_peers, message), platform.device):.1f} us"
         if rank == 0:
             print(line, flush=True)
+    ours.close()
+    nccl.close()
     distributed.destroy_process_group()
 
 

@@ -30,6 +30,7 @@ def check_collectives(group: TorchCommunicator, rank: int) -> None:
         assert torch.equal(group.receive(torch.empty(2, 3), 0), first)
     assert torch.equal(group.all_reduce(torch.ones(3, dtype=torch.bfloat16)), torch.full((3,), 2.0).bfloat16())
     group.barrier()
+    group.close()
 
 
 def main() -> None:

@@ -175,9 +175,13 @@ def edit(target: str) -> None:
 
 def add(target: str) -> None:
     """The sum over ranks."""
-    addresses = torch.zeros(2, dtype=torch.int64)
+    addresses, rounds = torch.zeros(2, dtype=torch.int64), torch.zeros(64, dtype=torch.int32)
     for dtype in (torch.bfloat16, torch.float32):
-        add_peers(torch.zeros(5000, dtype=dtype), PeerMemory(1, addresses, addresses, ()), chip(target))
+        add_peers(
+            torch.zeros(5000, dtype=dtype),
+            PeerMemory(1, addresses, addresses, rounds, ()),
+            chip(target),
+        )
 
 
 def weight(rows: int, columns: int) -> Weight:

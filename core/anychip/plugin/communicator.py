@@ -46,3 +46,6 @@ class Communicator(ABC):
     @abstractmethod
     def barrier(self) -> None:
         """Return once every rank has come here."""
+
+    def close(self) -> None:  # noqa: B027  # most have nothing to let go of
+        """Let go of what is shared with other ranks; every rank calls it, once, behind all other calls."""

@@ -7,49 +7,53 @@ from dataclasses import dataclass
 import torch
 
 from anychip.triton.chip import Chip
-from anychip.triton.programs.peers import add_over_ranks
+from anychip.triton.programs.peers import APART, REGION, add_over_ranks
 
 BLOCK = 2048
-"""Elements of a program."""
+"""Elements of a program, at most REGION bytes."""
 MOST_BYTES = 256 * 1024
-"""Of a message; behind it reading all of it on each rank takes longer than sharing the work."""
+"""Of a message; behind it sending all of it to each rank takes longer than sharing the work."""
 MOST_PROGRAMS = MOST_BYTES // 2 // BLOCK
 """They wait for each other, so all have to run at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerMemory:
-    """Addresses, by rank, of buffers of MOST_BYTES and of flags, zeros to begin with; `held` keeps them there."""
+    """What the ranks of one host share: addresses by rank, and what keeps them valid. See programs/peers.py."""
 
     rank: int
-    buffers: torch.Tensor
+    inboxes: torch.Tensor
     """[ranks] int64."""
     flags: torch.Tensor
+    """[ranks] int64."""
+    rounds: torch.Tensor
+    """[MOST_PROGRAMS] int32, this rank's own."""
     held: tuple[torch.Tensor, ...]
 
     @classmethod
-    def of(cls, rank: int, buffers: list[torch.Tensor], flags: list[torch.Tensor]) -> PeerMemory:
+    def of(cls, rank: int, inboxes: list[torch.Tensor], flags: list[torch.Tensor]) -> PeerMemory:
         """Of tensors that are each rank's own, or its peers' memory mapped here."""
-        return cls(rank, _addresses(buffers, rank), _addresses(flags, rank), (*buffers, *flags))
+        rounds = torch.zeros(MOST_PROGRAMS, dtype=torch.int32, device=flags[rank].device)
+        return cls(rank, _addresses(inboxes, rank), _addresses(flags, rank), rounds, (*inboxes, *flags))
 
     @property
     def ranks(self) -> int:
         """How many."""
-        return len(self.buffers)
+        return len(self.inboxes)
 
 
 def _addresses(tensors: list[torch.Tensor], rank: int) -> torch.Tensor:
     return torch.tensor([each.data_ptr() for each in tensors], device=tensors[rank].device)
 
 
-def new_buffer(device: torch.device) -> torch.Tensor:
-    """Room for a message."""
-    return torch.empty(MOST_BYTES, dtype=torch.uint8, device=device)
+def new_inbox(ranks: int, device: torch.device) -> torch.Tensor:
+    """Room for two messages of each rank."""
+    return torch.empty(2 * ranks * MOST_PROGRAMS * REGION.value, dtype=torch.uint8, device=device)
 
 
 def new_flags(ranks: int, device: torch.device) -> torch.Tensor:
-    """Nobody has come yet."""
-    return torch.zeros(MOST_PROGRAMS, ranks, dtype=torch.int32, device=device)
+    """Nobody has sent anything yet."""
+    return torch.zeros(MOST_PROGRAMS, ranks, APART.value, dtype=torch.int32, device=device)
 
 
 def fits(tensor: torch.Tensor) -> bool:
@@ -64,7 +68,7 @@ def add_peers(tensor: torch.Tensor, memory: PeerMemory, chip: Chip) -> torch.Ten
     size = tensor.numel()
     if size:
         add_over_ranks[(-(-size // BLOCK),)](
-            tensor, memory.buffers, memory.flags, memory.rank, size, RANKS=memory.ranks, BLOCK=BLOCK,
-            num_warps=chip.tuning.warps(256), **chip.order,
+            tensor, memory.inboxes, memory.flags, memory.rounds, memory.rank, size, RANKS=memory.ranks,
+            PROGRAMS=MOST_PROGRAMS, BLOCK=BLOCK, num_warps=chip.tuning.warps(256), **chip.order,
         )  # fmt: skip
     return tensor

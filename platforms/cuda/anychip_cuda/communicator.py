@@ -14,11 +14,11 @@ from torch.multiprocessing.reductions import reduce_tensor
 
 from anychip.parallel.communicator import TorchCommunicator
 from anychip.triton.chip import Chip
-from anychip.triton.peers import PeerMemory, add_peers, fits, new_buffer, new_flags
+from anychip.triton.peers import PeerMemory, add_peers, fits, new_flags, new_inbox
 
 SIZES = (8 << 10, 64 << 10, 256 << 10)
 """Bytes of the messages that are timed."""
-WARM, TIMED = 5, 25
+CALLS, TIMED = 20, 7
 STORAGE_DEVICE = 6
 """Place of the device among what `reduce_tensor` hands over."""
 
@@ -44,6 +44,16 @@ class CudaCommunicator(TorchCommunicator):
         assert self._memory is not None, "these ranks do not reach each other's memory"
         return add_peers(tensor, self._memory, self._chip)
 
+    def close(self) -> None:
+        """See `Communicator.close`: nobody unmaps what another still maps."""
+        if self._memory is None:
+            return
+        torch.cuda.synchronize(self._memory.rounds.device)
+        self.barrier()
+        self._memory, self.most_bytes = None, 0
+        torch.cuda.ipc_collect()
+        self.barrier()
+
     def _reachable(self, device: torch.device) -> bool:
         """Whether all ranks are on GPUs of one host that reach each other; all ranks come to the same answer."""
         found: list[str | None] = [None] * self.size
@@ -59,19 +69,19 @@ class CudaCommunicator(TorchCommunicator):
         return self._all(distinct and all(reached), device)
 
     def _peer_memory(self, device: torch.device) -> PeerMemory:
-        """Map each other's buffers and flags."""
-        own = new_buffer(device), new_flags(self.size, device)
+        """Map each other's inboxes and flags."""
+        own = new_inbox(self.size, device), new_flags(self.size, device)
         torch.cuda.synchronize(device)
         handed: list[object] = [None] * self.size
         distributed.all_gather_object(handed, [reduce_tensor(tensor) for tensor in own], group=self._group)
-        buffers, flags = [], []
+        inboxes, flags = [], []
         for rank, parts in enumerate(handed):
             assert isinstance(parts, list), "each rank hands over a list"
-            buffer, flag = own if rank == self.rank else [_mapped(rebuild, given, device) for rebuild, given in parts]
-            buffers.append(buffer)
+            inbox, flag = own if rank == self.rank else [_mapped(rebuild, given, device) for rebuild, given in parts]
+            inboxes.append(inbox)
             flags.append(flag)
         self.barrier()
-        return PeerMemory.of(self.rank, buffers, flags)
+        return PeerMemory.of(self.rank, inboxes, flags)
 
     def _measured(self, device: torch.device) -> int:
         """The largest of SIZES up to which peer memory is right, and faster than NCCL, on all ranks."""
@@ -98,17 +108,21 @@ class CudaCommunicator(TorchCommunicator):
 
 
 def microseconds(run: Callable[[], object], device: torch.device) -> float:
-    """Median time of one call."""
-    for _ in range(WARM):
+    """Median time of one call within a graph, where such sums are made."""
+    stream, graph, times = torch.cuda.Stream(device), torch.cuda.CUDAGraph(), []
+    with torch.cuda.stream(stream):
         run()
-    times = []
+    torch.cuda.synchronize(device)
+    with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+        for _ in range(CALLS):
+            run()
     for _ in range(TIMED):
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         begin.record()
-        run()
+        graph.replay()
         end.record()
         torch.cuda.synchronize(device)
-        times.append(float(begin.elapsed_time(end)) * 1e3)
+        times.append(float(begin.elapsed_time(end)) * 1e3 / CALLS)
     return statistics.median(times)
 
 
