@@ -11,18 +11,21 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 class _Bar:
     def __init__(self, *columns: TextColumn, show: bool = True) -> None:
-        console = Console(stderr=True)
-        layout = (TextColumn("{task.description}"), BarColumn(), *columns, TimeElapsedColumn())
-        self._progress = Progress(*layout, console=console, transient=True, disable=not (show and console.is_terminal))
+        self._progress: Progress | None = None
+        if show and (console := Console(stderr=True)).is_terminal:
+            layout = (TextColumn("{task.description}"), BarColumn(), *columns, TimeElapsedColumn())
+            self._progress = Progress(*layout, console=console, transient=True)
 
     def __enter__(self) -> Self:
-        self._progress.start()
+        if self._progress is not None:
+            self._progress.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._progress.stop()
+        if self._progress is not None:
+            self._progress.stop()
 
 
 class LoadProgress(_Bar):
@@ -34,6 +37,8 @@ class LoadProgress(_Bar):
 
     def __call__(self, what: str, done: int, total: int) -> None:
         """Show how far `what` is."""
+        if self._progress is None:
+            return
         if what not in self._tasks:
             self._tasks[what] = self._progress.add_task(what, total=total)
         self._progress.update(self._tasks[what], completed=done, total=total)
@@ -44,15 +49,19 @@ class RequestProgress(_Bar):
 
     def __init__(self, total: int, show: bool) -> None:
         super().__init__(TextColumn("{task.completed}/{task.total}  {task.fields[rate]}"), show=show)
-        self._task = self._progress.add_task("requests", total=total, rate="")
+        if self._progress is not None:
+            self._task = self._progress.add_task("requests", total=total, rate="")
         self._tokens = 0
 
     def begin(self, done: int) -> None:
         """Some requests were done before."""
-        self._progress.update(self._task, completed=done)
+        if self._progress is not None:
+            self._progress.update(self._task, completed=done)
 
     def advance(self, tokens: int, finished: bool) -> None:
         """Count new tokens, and a request that ended."""
+        if self._progress is None:
+            return
         self._tokens += tokens
         seconds = self._progress.tasks[0].elapsed or 0.0
         rate = f"{self._tokens / seconds:.0f} token/s" if seconds else ""
