@@ -193,6 +193,18 @@ def test_preempted_and_resumed_equals_uninterrupted(fields):
     assert begun + generate(sampler, 3, 6, 7, start=5) == whole
 
 
+@pytest.mark.parametrize("fields", [*FIELDS, {"logprobs": 0}], ids=str)
+def test_whether_all_take_the_highest_is_known_before_there_is_a_plan(fields):
+    for temperature in (0.0, 1.0):
+        sampler = new_sampler(
+            admitted(2, PROMPT, temperature=0.0), admitted(5, PROMPT, **{**fields, "temperature": temperature})
+        )
+        for rows in (np.array([2], np.int32), np.array([2, 5], np.int32)):
+            assert sampler.takes_highest(rows) == sampler.plan(rows).takes_highest
+    assert sampler.takes_highest(rows[:1])
+    assert not sampler.takes_highest(rows)
+
+
 def test_a_row_used_again_keeps_nothing_of_its_former_request():
     strong = {"presence_penalty": 2.0, "bad_words": ((3,),), "min_tokens": 50, "stop_token_ids": (1,)}
     sampler = new_sampler(admitted(0, [1], temperature=0.0, logit_bias=((9, 100.0),), **strong))

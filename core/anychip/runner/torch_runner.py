@@ -174,8 +174,9 @@ class TorchRunner(Runner):
         if batch.num_tokens == 0:
             return EmptyStep()
         wanted = Wanted.of(batch)
-        sampling = self._sampler.plan(wanted.sampled_rows) if len(wanted.sampled_rows) else None
-        launched = self._launch(batch, sampling is not None and sampling.takes_highest)
+        rows = wanted.sampled_rows
+        launched = self._launch(batch, len(rows) > 0 and self._sampler.takes_highest(rows))
+        sampling = self._sampler.plan(rows) if len(rows) else None  # what it sends travels while the device computes
         step = TorchStep(batch, launched, wanted, sampling, self._logits, self._sampler, self._fetch, self._pooler)
         self._last_step = step
         return step

@@ -37,8 +37,13 @@ class Sampler:
     def plan(self, rows: Int32) -> SamplePlan:
         """The plan for `rows` [S]; the last one again while nothing has changed."""
         if self._plan is None or not self._plan.serves(rows, self.state.version):
+            self.state.bring()
             self._plan = make_plan(self.state, rows)
         return self._plan
+
+    def takes_highest(self, rows: Int32) -> bool:
+        """What `SamplePlan.takes_highest` will be, known without the device."""
+        return not self.state.features[rows].any()
 
     def sample(
         self, plan: SamplePlan, logits: torch.Tensor, positions: torch.Tensor, masks: Masks | None = None

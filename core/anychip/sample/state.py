@@ -71,14 +71,20 @@ class SamplerState:
         self.counts = TokenCounts(vocab_size, device, send)
         self.bias, self.allowed, self.stop = (EntryTable(send) for _ in range(3))
         self.bad_words = BadWordTable(max_rows, device, send)
+        self._arrived: dict[int, AdmittedRow] = {}
 
     def admit(self, admitted: Sequence[AdmittedRow]) -> None:
-        """Take rows up, uploading their parameters in one go."""
-        if not admitted:
-            return
-        self.version += 1
+        """Take rows up; `bring` uploads their parameters."""
+        self.version += bool(admitted)
         for row in admitted:
             self._admit_host(row)
+            self._arrived[row.row] = row
+
+    def bring(self) -> None:
+        """Upload the parameters of all rows taken up since the last time, in one go."""
+        if not self._arrived:
+            return
+        admitted, self._arrived = [*self._arrived.values()], {}
         rows = self.send(np.array([row.row for row in admitted], np.int64))
         parameters = [row.sampling for row in admitted]
         numbers = [[getattr(sampling, name) for name in NUMBERS] for sampling in parameters]

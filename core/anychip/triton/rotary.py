@@ -35,14 +35,16 @@ class Heads:
             **blocks, **self.chip.order,
         )  # fmt: skip
 
-    def read(self, cache: PagedCache, plan: PagedPlan, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-        """The keys and values [T, M, D] that the step has written."""
-        tokens, (_, heads, _, dim) = len(plan.slots), cache.k.shape
-        k, v = (torch.empty(tokens, heads, dim, dtype=dtype, device=cache.k.device) for _ in range(2))
-        blocks = self._blocks(tokens)
-        read_heads[(-(-tokens // blocks["TOKENS"]), heads)](
-            cache.k, cache.v, cache.k_scale, cache.v_scale, plan.slots, k, v, tokens, M=heads, D=dim,
-            PAGE=plan.block_size, CODED=not cache.whole, BLOCK_D=padded(dim), **blocks, **self.chip.order,
+    def read(
+        self, cache: PagedCache, slots: torch.Tensor, room: int, dtype: torch.dtype
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values at some slots, each [room, M, D] with zeros behind the last."""
+        _, heads, page, dim = cache.k.shape
+        k, v = (torch.empty(room, heads, dim, dtype=dtype, device=cache.k.device) for _ in range(2))
+        blocks = self._blocks(room)
+        read_heads[(-(-room // blocks["TOKENS"]), heads)](
+            cache.k, cache.v, cache.k_scale, cache.v_scale, slots, k, v, len(slots), room, M=heads, D=dim, PAGE=page,
+            CODED=not cache.whole, BLOCK_D=padded(dim), **blocks, **self.chip.order,
         )  # fmt: skip
         return k, v
 

@@ -63,33 +63,31 @@ def write_heads(
     _put(v_cache, v_scale, entry, dims, values, valid, D, LARGEST, WHOLE)
 
 
-@triton.jit(do_not_specialize=["num_tokens"])
+@triton.jit(do_not_specialize=["num_tokens", "room"], do_not_specialize_on_alignment=["slots"])
 def read_heads(
-    k_cache, v_cache, k_scale, v_scale, slots, k, v, num_tokens, OVERLAP: tl.constexpr, M: tl.constexpr, D:
+    k_cache, v_cache, k_scale, v_scale, slots, k, v, num_tokens, room, OVERLAP: tl.constexpr, M: tl.constexpr, D:
     tl.constexpr, PAGE: tl.constexpr, CODED: tl.constexpr, TOKENS: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    """The cache's entries of some tokens as k and v [T, M, D], contiguous."""
+    """The cache's entries of some tokens as k and v [room, M, D], contiguous; zeros behind the last token."""
     take_turn(OVERLAP)
     token = tl.program_id(0) * TOKENS + tl.arange(0, TOKENS)
     head = tl.program_id(1)
     dims = tl.arange(0, BLOCK_D)
-    valid = (token < num_tokens)[:, None] & (dims < D)[None, :]
+    there, inside = (token < num_tokens)[:, None], (dims < D)[None, :]
     entry = _entry(slots, token, num_tokens, head, M, PAGE)
+    keys = _get(k_cache, k_scale, entry, dims, there, inside, D, CODED)
+    values = _get(v_cache, v_scale, entry, dims, there, inside, D, CODED)
     target = (token.to(tl.int64)[:, None] * M + head) * D + dims[None, :]
-    keys, values = (
-        _get(k_cache, k_scale, entry, dims, valid, D, CODED),
-        _get(v_cache, v_scale, entry, dims, valid, D, CODED),
-    )
-    tl.store(k + target, keys.to(k.dtype.element_ty), valid)
-    tl.store(v + target, values.to(v.dtype.element_ty), valid)
+    tl.store(k + target, keys.to(k.dtype.element_ty), (token < room)[:, None] & inside)
+    tl.store(v + target, values.to(v.dtype.element_ty), (token < room)[:, None] & inside)
 
 
 @triton.jit
-def _get(plane, scales, entry, dims, valid, D: tl.constexpr, CODED: tl.constexpr):
-    """What `_put` has put."""
-    values = tl.load(plane + entry * D + dims[None, :], valid, other=0.0)
+def _get(plane, scales, entry, dims, there, inside, D: tl.constexpr, CODED: tl.constexpr):
+    """What `_put` has put, 0 where nothing is `there`."""
+    values = tl.load(plane + entry * D + dims[None, :], there & inside, other=0.0)
     if CODED:
-        values = values.to(tl.float32) * tl.load(scales + entry)
+        values = values.to(tl.float32) * tl.load(scales + entry, there, other=0.0)
     return values
 
 
