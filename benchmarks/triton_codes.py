@@ -64,25 +64,32 @@ def linears() -> None:
                 )
 
 
-def experts() -> None:
-    """A layer of 128 experts, 8 a token."""
+def experts(name: str) -> None:
+    """A layer of 128 experts, 8 a token, plain or in a format of 8 bits."""
     ours = Experts(chip(overlap=True))
-    gate_up = Weight(random(EXPERTS * 2 * SIZE, HIDDEN), (EXPERTS * 2 * SIZE, HIDDEN)).stacked(EXPERTS)
-    down = Weight(random(EXPERTS * HIDDEN, SIZE), (EXPERTS * HIDDEN, SIZE)).stacked(EXPERTS)
+    gate_up, down = stacked(2 * SIZE, HIDDEN, name), stacked(HIDDEN, SIZE, name)
+    ready = prepare_codes(gate_up), prepare_codes(down)
     for tokens in (1, 8, 32, 128, 512, 4096, 8192):
         x = torch.randn(tokens, HIDDEN, device="cuda", dtype=torch.bfloat16)
         logits = torch.randn(tokens, EXPERTS, device="cuda", dtype=torch.bfloat16)
         shares, chosen = ours.route(logits, PER_TOKEN, True)
         assert torch.equal(chosen, reference.route(logits, PER_TOKEN, True)[1]), "other experts were chosen"
-        y, error = ours.experts(x, gate_up, down, shares, chosen, "silu"), float("nan")
+        y, error = ours.experts(x, *ready, shares, chosen, "silu"), float("nan")
         if tokens <= COMPARED:
             error = normalized_error(y, reference.experts(x, gate_up, down, shares, chosen, "silu"))
-        time = microseconds(lambda x=x, s=shares, c=chosen: ours.experts(x, gate_up, down, s, c, "silu"))
-        read = len(chosen.unique()) * 3 * HIDDEN * SIZE * 2 / time / 1e3
+        time = microseconds(lambda x=x, s=shares, c=chosen: ours.experts(x, *ready, s, c, "silu"))
+        read = len(chosen.unique()) * (gate_up.nbytes + down.nbytes) / EXPERTS / time / 1e3
         work = tokens * PER_TOKEN * 6 * HIDDEN * SIZE / time / 1e6
-        print(f"experts, {tokens} tokens: {time:.1f} us, {read:.0f} GB/s, {work:.0f} TFLOP/s, {error:.0e}")
+        print(f"experts {name}, {tokens} tokens: {time:.1f} us, {read:.0f} GB/s, {work:.0f} TFLOP/s, {error:.0e}")
+
+
+def stacked(rows: int, columns: int, name: str) -> Weight:
+    """The matrices of all experts."""
+    weight = Weight(random(EXPERTS * rows, columns), (EXPERTS * rows, columns)).stacked(EXPERTS)
+    return quantize(weight, Scheme(name, 8, 0, False, "token")) if name else weight
 
 
 if __name__ == "__main__":
     linears()
-    experts()
+    experts("")
+    experts("fp8")
