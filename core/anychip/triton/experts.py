@@ -101,15 +101,17 @@ class ExpertShape:
 
 def expert_shape(pairs: int, experts: int, gated: bool, dtype: torch.dtype, tuning: Tuning) -> ExpertShape:
     """Blocks of pairs as large as an expert's share, so that its matrices are read once."""
-    share = pairs / experts
+    share, wide = pairs / experts, tuning.experts_gated if gated else tuning.experts_down
     if dtype.itemsize > 2:
         tile, columns = tuning.experts_float32, 16
     elif share <= 16:
         tile, columns = tuning.experts_few, 16
     elif share <= 48:
         tile, columns = tuning.experts_some, 32
+    elif share < 96 or wide is None:
+        tile, columns = tuning.experts_many, 64
     else:
-        tile, columns = tuning.experts_many, 64 if gated else 128
+        tile, columns = wide, 128
     return ExpertShape(tile.rows, columns, tile.inputs * (2 if dtype.itemsize == 1 else 1), tile.launch(gated))
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 NOWHERE = torch.device("meta")
 PLENTY = Memory(1 << 45, 1 << 45)
 """Nothing is kept."""
-ROWS = (2, 16, 17, 33, 65, 129)
+ROWS = (2, 16, 17, 33, 65, 129, 257, 513)
 """Rows of decoding steps between which other programs are launched."""
 PROMPTS = (64, 1000, 3000, 8000)
 """Tokens of prompts, likewise."""

@@ -85,6 +85,10 @@ class Tuning:
     experts_some: WeightTile = WeightTile(64, 128, 4, 2)
     """Up to 48."""
     experts_many: WeightTile = WeightTile(128, 64, 8, 2)
+    experts_gated: WeightTile | None = None
+    """Gated products of at least 96 pairs an expert, in blocks of 128; None: as many."""
+    experts_down: WeightTile | None = None
+    """The products behind them, in the same blocks."""
     experts_float32: WeightTile = WeightTile(32, 32, 4, 2)
     codes_vector: WeightTile = WeightTile(4, 512, 4, 4)
     """Quantized weights and one token, without a matrix instruction."""

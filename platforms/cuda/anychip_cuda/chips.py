@@ -35,6 +35,8 @@ H200 = Tuning(
     experts_few=WeightTile(64, 128, 4, 4),
     experts_some=WeightTile(64, 128, 4, 3),
     experts_many=WeightTile(128, 64, 8, 3),
+    experts_gated=WeightTile(128, 64, 8, 3),
+    experts_down=WeightTile(128, 64, 8, 4),
     codes_packed=WeightTile(64, 128, 8, 4),
     codes_bytes=WeightTile(64, 256, 4, 4),
 )
@@ -48,6 +50,8 @@ SMALL = replace(
     query_large=Tile(128, 64, 8, 3),
     query_coded_small=Tile(64, 64, 4, 3),
     query_coded=Tile(64, 64, 4, 3),
+    experts_gated=None,
+    experts_down=None,
 )
 """For chips with about 100 KiB: not measured."""
 B200 = replace(H200, codes_bytes=WeightTile(64, 256, 8, 4))
