@@ -14,7 +14,7 @@ from anychip.ops.linear import random_weight
 from anychip.testing.compare import normalized_error
 from anychip.triton.chip import Chip
 from anychip.triton.codes import Codes, prepare_codes
-from anychip.triton.experts import LISTED, VECTORS, Experts
+from anychip.triton.experts import CHUNK, VECTORS, Experts
 from anychip.weights.quantize import quantize
 from anychip.weights.scheme import Scheme
 from anychip.weights.weight import Weight
@@ -22,7 +22,7 @@ from anychip.weights.weight import Weight
 OURS = Experts(Chip(6))
 COUNT, PER_TOKEN, HIDDEN, SIZE = 8, 3, 64, 32
 TOKENS = (1, 3, 7, 40, 700)
-"""Each reads its own experts; programs find their pairs; pairs are sorted, in several chunks."""
+"""Each reads its own experts; pairs are sorted, in one chunk; in several."""
 LIMITS = {"": 2e-6, "int8": 3e-2, "fp8": 2e-1}
 """Of two products whose inputs are rounded to 8 bits; the interpreter's rounding to 8-bit floats loses carries."""
 
@@ -45,9 +45,8 @@ def inputs(tokens: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 
 def test_each_way_has_its_tokens() -> None:
-    pairs = [tokens * PER_TOKEN for tokens in TOKENS]
-    assert TOKENS[0] <= VECTORS < TOKENS[3]
-    assert pairs[3] <= LISTED[-1] < pairs[4]
+    assert TOKENS[0] <= VECTORS < TOKENS[2]
+    assert TOKENS[3] * PER_TOKEN <= CHUNK < TOKENS[4] * PER_TOKEN
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from anychip.triton.programs.experts import (
     choose,
     count_pairs,
     multiply_experts,
-    multiply_found,
     place_chunks,
     sort_pairs,
 )
@@ -25,16 +24,12 @@ from anychip.triton.rows import BLOCK, unit_stride
 from anychip.triton.tuning import Tuning
 from anychip.weights.weight import Weight
 
+WIDE = 96
+"""Pairs an expert from which blocks of 128 leave less unused than they save."""
 CHUNK = 2048
 """Pairs of a token and an expert that a program looks at."""
 VECTORS = 4
 """Most tokens whose pairs hardly share an expert: each reads its own."""
-LISTED = (256, 1024)
-"""Numbers of pairs among which programs that find those of their expert are compiled for; more are sorted."""
-AHEAD = 1024
-"""Bytes of each row of weights that are fetched before it is known whether they are needed, where most are."""
-WAVES = 2
-"""Programs a processor holds at once; those of later waves find the ones before them at work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +59,6 @@ class Matrices:
         return self.values.shape[1]
 
     @property
-    def ahead(self) -> int:
-        """Bytes of each row that can be fetched in one go."""
-        row = self.columns * self.values.itemsize
-        return min(AHEAD, row) if row % 16 == 0 else 0
-
-    @property
     def coded(self) -> bool:
         """Whether they are codes."""
         return self.scale is not None
@@ -77,16 +66,20 @@ class Matrices:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Tokens and their experts, and where those of each expert stand."""
+    """Pairs of a token and an expert, by expert; see programs/experts.py."""
 
     shares: torch.Tensor
-    chosen: torch.Tensor
-    places: torch.Tensor
-    """Pairs in blocks of one expert each [blocks * width]; or, `listed`, each expert's pairs [E, all pairs]."""
+    """[T, k] float32."""
+    order: torch.Tensor
+    """Pairs in blocks of `width`, -1 where a block is not full."""
     owners: torch.Tensor
-    """Each block's expert; or how many pairs each expert has."""
+    """Each block's expert, -1 behind the last one."""
     width: int
-    listed: bool
+
+    @property
+    def each(self) -> int:
+        """k, experts of a token."""
+        return self.shares.shape[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,17 +95,18 @@ class ExpertShape:
 def expert_shape(pairs: int, experts: int, gated: bool, dtype: torch.dtype, tuning: Tuning) -> ExpertShape:
     """Blocks of pairs as large as an expert's share, so that its matrices are read once."""
     share, wide = pairs / experts, tuning.experts_gated if gated else tuning.experts_down
+    deeper = 2 if dtype.itemsize == 1 else 1
+    if share >= WIDE and wide is not None and dtype.itemsize <= 2:
+        return ExpertShape(wide.rows, 128, wide.inputs * deeper, wide.launch())
     if dtype.itemsize > 2:
         tile, columns = tuning.experts_float32, 16
     elif share <= 16:
         tile, columns = tuning.experts_few, 16
     elif share <= 48:
         tile, columns = tuning.experts_some, 32
-    elif share < 96 or wide is None:
-        tile, columns = tuning.experts_many, 64
     else:
-        tile, columns = wide, 128
-    return ExpertShape(tile.rows, columns, tile.inputs * (2 if dtype.itemsize == 1 else 1), tile.launch(gated))
+        tile, columns = tuning.experts_many, 64
+    return ExpertShape(tile.rows, columns, tile.inputs * deeper, tile.launch(gated))
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,28 +184,19 @@ class Experts:
         """[pairs, N] of x by token and gated, or by pair and scaled by its share; see programs/experts.py."""
         rounded = round_tokens(self.chip, x, matrices.values.dtype) if matrices.coded else None
         given, scales = (x, None) if rounded is None else (rounded.codes, rounded.scales)
-        count, rows = pairs.chosen.numel(), matrices.rows // (2 if activation else 1)
-        out = torch.empty(count, rows, dtype=x.dtype, device=x.device)
-        program, options = multiply_experts, {}
-        if pairs.listed:
-            ahead = matrices.ahead if count > matrices.count else 0
-            sizes = {"AHEAD": ahead, "EARLY": WAVES * self.chip.processors, "BLOCK_P": pairs.places.shape[1]}
-            program, options = multiply_found, sizes
-        program[(-(-rows // shape.rows), len(pairs.owners))](
-            given, scales, matrices.values, matrices.scale, out, pairs.places, pairs.owners, pairs.chosen,
-            pairs.shares, count, given.stride(0), matrices.values.stride(0), N=rows, K=matrices.columns,
-            COUNT=pairs.chosen.shape[1], ACTIVATION=activation, CODED=matrices.coded, BLOCK_T=pairs.width,
-            BLOCK_N=shape.rows, BLOCK_K=shape.inputs, **options, **shape.options, **self.chip.order,
+        rows = matrices.rows // (2 if activation else 1)
+        out = torch.empty(pairs.shares.numel(), rows, dtype=x.dtype, device=x.device)
+        multiply_experts[(-(-rows // shape.rows), len(pairs.owners))](
+            given, scales, matrices.values, matrices.scale, out, pairs.order, pairs.owners, pairs.shares,
+            given.stride(0), matrices.values.stride(0), N=rows, K=matrices.columns, COUNT=pairs.each,
+            ACTIVATION=activation, CODED=matrices.coded, BLOCK_T=pairs.width, BLOCK_N=shape.rows,
+            BLOCK_K=shape.inputs, **shape.options, **self.chip.order,
         )  # fmt: skip
         return out
 
     def _pairs(self, shares: torch.Tensor, chosen: torch.Tensor, experts: int, width: int) -> Pairs:
         """Pairs put together by expert, at once or by whoever multiplies them first."""
         pairs, device = chosen.numel(), chosen.device
-        if pairs <= LISTED[-1]:
-            longest = next(size for size in LISTED if size >= pairs)
-            lists = torch.empty(experts, longest, dtype=torch.int32, device=device)
-            return Pairs(shares, chosen, lists, lists.new_empty(experts), width, listed=True)
         blocks, chunk = most_blocks(pairs, experts, width), min(CHUNK, _power(pairs))
         order = torch.empty(blocks * width, dtype=torch.int32, device=device)
         owners = torch.empty(blocks, dtype=torch.int32, device=device)
@@ -227,7 +212,7 @@ class Experts:
         sort_pairs[(experts, chunks)](
             chosen, counts, order, owners, pairs, blocks, CHUNKS=chunks, BLOCK_T=width, **sizes
         )
-        return Pairs(shares, chosen, order, owners, width, listed=False)
+        return Pairs(shares, order, owners, width)
 
 
 def most_blocks(pairs: int, experts: int, width: int) -> int:

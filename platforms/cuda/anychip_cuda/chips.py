@@ -32,16 +32,25 @@ H200 = Tuning(
     query_float32=Tile(32, 32, 8, 1),
     thin=WeightTile(64, 128, 4, 4),
     thin_float32=WeightTile(32, 64, 4, 4),
-    experts_few=WeightTile(64, 128, 4, 4),
-    experts_some=WeightTile(64, 128, 4, 3),
+    experts_vector=WeightTile(2, 1024, 4, 1),
+    experts_join=WeightTile(2, 256, 4, 1),
+    experts_few=WeightTile(128, 128, 8, 3),
+    experts_some=WeightTile(128, 64, 8, 4),
     experts_many=WeightTile(128, 64, 8, 3),
-    experts_gated=WeightTile(128, 64, 8, 3),
-    experts_down=WeightTile(128, 64, 8, 4),
+    experts_gated=WeightTile(128, 64, 8, 4),
+    experts_down=WeightTile(256, 64, 8, 4),
     codes_packed=WeightTile(64, 128, 8, 4),
     codes_bytes=WeightTile(64, 256, 4, 4),
 )
-A100 = replace(H200, context_shared=Tile(32, 64, 4, 2))
-"""For compute capability 8.0, where more lines spill: not measured."""
+A100 = replace(
+    H200,
+    context_shared=Tile(32, 64, 4, 2),
+    experts_few=WeightTile(64, 128, 4, 4),
+    experts_some=WeightTile(64, 128, 4, 3),
+    experts_gated=None,
+    experts_down=None,
+)
+"""For compute capability 8.0, where more lines spill and tiles have 160 KiB: not measured."""
 SMALL = replace(
     A100,
     query_few=Tile(16, 64, 4, 3),
@@ -50,12 +59,13 @@ SMALL = replace(
     query_large=Tile(128, 64, 8, 3),
     query_coded_small=Tile(64, 64, 4, 3),
     query_coded=Tile(64, 64, 4, 3),
-    experts_gated=None,
-    experts_down=None,
+    experts_few=WeightTile(64, 64, 4, 4),
+    experts_some=WeightTile(64, 64, 4, 4),
+    experts_many=WeightTile(64, 64, 4, 3),
 )
 """For chips with about 100 KiB: not measured."""
-B200 = replace(H200, codes_bytes=WeightTile(64, 256, 8, 4))
-"""For compute capability 10.0, where products of 8 bits spill with 4 warps: not measured."""
+B200 = replace(H200, codes_bytes=WeightTile(64, 256, 8, 4), experts_down=WeightTile(128, 64, 8, 4))
+"""For compute capability 10.0, where products of 8 bits spill with 4 warps, and larger tiles do: not measured."""
 
 
 def tuning_of(capability: tuple[int, int], shared_memory: int) -> Tuning:

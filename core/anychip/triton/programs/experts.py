@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 from anychip.triton.programs.activate import activate
-from anychip.triton.programs.order import fetch_ahead, let_next_start, take_turn, wait_for_previous
+from anychip.triton.programs.order import let_next_start, take_turn, wait_for_previous
 from anychip.triton.programs.thin import read_tile
 
 
@@ -116,11 +116,11 @@ def sort_pairs(
                 tl.store(owners + start + lanes, -1, start + lanes < num_blocks)
 
 
-@triton.jit(do_not_specialize=["num_pairs"])
+@triton.jit
 def multiply_experts(
-    x, x_scales, weight, scales, out, order, owners, chosen, shares, num_pairs, stride_x, stride_w, N: tl.constexpr, K:
-    tl.constexpr, COUNT: tl.constexpr, ACTIVATION: tl.constexpr, CODED: tl.constexpr, OVERLAP: tl.constexpr, BLOCK_T:
-    tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    x, x_scales, weight, scales, out, order, owners, shares, stride_x, stride_w, N: tl.constexpr, K: tl.constexpr,
+    COUNT: tl.constexpr, ACTIVATION: tl.constexpr, CODED: tl.constexpr, OVERLAP: tl.constexpr, BLOCK_T: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """A tile of an expert's rows times a block of its pairs, out [pairs, N].
 
@@ -134,99 +134,31 @@ def multiply_experts(
     owner = tl.load(owners + block)
     if owner < 0:
         return
-    pairs = tl.load(order + block * BLOCK_T + tl.arange(0, BLOCK_T))
-    multiply_pairs(
-        x, x_scales, weight, scales, out, shares, stride_x, stride_w, tile, owner, pairs, N, K, COUNT, ACTIVATION,
-        CODED, BLOCK_T, BLOCK_N, BLOCK_K,
-    )  # fmt: skip
-
-
-@triton.jit(do_not_specialize=["num_pairs"])
-def multiply_found(
-    x, x_scales, weight, scales, out, lists, counts, chosen, shares, num_pairs, stride_x, stride_w, N: tl.constexpr, K:
-    tl.constexpr, COUNT: tl.constexpr, ACTIVATION: tl.constexpr, CODED: tl.constexpr, AHEAD: tl.constexpr, EARLY:
-    tl.constexpr, OVERLAP: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K:
-    tl.constexpr,
-):  # fmt: skip
-    """The same for at most BLOCK_P pairs, not sorted: with an ACTIVATION a program lists those of its expert.
-
-    All programs of an expert write the same, lists [E, BLOCK_P] and counts [E]; those without an ACTIVATION read it.
-    The first EARLY programs have AHEAD bytes of each row on their way before it is known who needs them.
-    """
-    tile, expert = tl.program_id(0), tl.program_id(1)
-    if OVERLAP and AHEAD > 0:
-        early = expert * tl.num_programs(0) + tile < EARLY
-        _fetch_rows(early, weight, tile, expert, stride_w, N, 2 if ACTIVATION != "" else 1, AHEAD, BLOCK_N)
-    let_next_start(OVERLAP)
-    wait_for_previous(OVERLAP)
-    if ACTIVATION != "":
-        lanes = tl.arange(0, BLOCK_P)
-        mine = (tl.load(chosen + lanes, lanes < num_pairs, other=-1) == expert).to(tl.int32)
-        count = tl.sum(mine, 0)
-        tl.store(lists + expert * BLOCK_P + tl.cumsum(mine, 0) - 1, lanes, mine == 1)
-        tl.store(counts + expert, count)
-        tl.debug_barrier()
-    else:
-        count = tl.load(counts + expert)
-    for start in range(0, count, BLOCK_T):
-        places = start + tl.arange(0, BLOCK_T)
-        pairs = tl.load(lists + expert * BLOCK_P + places, places < count, other=-1)
-        multiply_pairs(
-            x, x_scales, weight, scales, out, shares, stride_x, stride_w, tile, expert, pairs, N, K, COUNT, ACTIVATION,
-            CODED, BLOCK_T, BLOCK_N, BLOCK_K,
-        )  # fmt: skip
-
-
-@triton.jit
-def _fetch_rows(
-    wanted, weight, tile, expert, stride_w, N: tl.constexpr, TIMES: tl.constexpr, SIZE: tl.constexpr, BLOCK_N:
-    tl.constexpr,
-):  # fmt: skip
-    if wanted:
-        rows = tl.minimum(tile * BLOCK_N + tl.arange(0, BLOCK_N), N - 1)[None, :] + tl.arange(0, TIMES)[:, None] * N
-        fetch_ahead(weight + (expert.to(tl.int64) * TIMES * N + rows) * stride_w, SIZE)
-
-
-@triton.jit
-def multiply_pairs(
-    x, x_scales, weight, scales, out, shares, stride_x, stride_w, tile, expert, pairs, N: tl.constexpr, K: tl.constexpr,
-    COUNT: tl.constexpr, ACTIVATION: tl.constexpr, CODED: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-):  # fmt: skip
-    """A tile of an expert's rows times some of its pairs, -1 for none."""
     rows, columns = tile * BLOCK_N + tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_K)
+    pairs = tl.load(order + block * BLOCK_T + tl.arange(0, BLOCK_T))
     held = pairs >= 0
     pairs = tl.maximum(pairs, 0)
-    expert_rows: tl.constexpr = 2 * N if ACTIVATION != "" else N
-    numbers = expert.to(tl.int64) * expert_rows + tl.minimum(rows, N - 1)
-    lines = weight + numbers[:, None] * stride_w + columns[None, :]
-    others = lines + tl.cast(N, tl.int64) * stride_w
     inputs = pairs // COUNT if ACTIVATION != "" else pairs
+    expert_rows: tl.constexpr = 2 * N if ACTIVATION != "" else N
+    numbers = owner.to(tl.int64) * expert_rows + tl.minimum(rows, N - 1)
+    lines = weight + numbers[:, None] * stride_w + columns[None, :]
     sources = x + inputs.to(tl.int64)[:, None] * stride_x + columns[None, :]
     sums: tl.constexpr = tl.int32 if weight.dtype.element_ty == tl.int8 else tl.float32
     total = tl.zeros((BLOCK_N, BLOCK_T), sums)
     gates = tl.zeros((BLOCK_N, BLOCK_T), sums)
     for start in range(0, K, BLOCK_K):
         z = tl.trans(read_tile(sources, columns, start, K, BLOCK_K))
+        value = read_tile(lines, columns, start, K, BLOCK_K)
         if ACTIVATION != "":
-            value = read_tile(lines, columns, start, K, BLOCK_K)
             gates = tl.dot(value, z, gates, input_precision="ieee", out_dtype=sums)
-            value = read_tile(others, columns, start, K, BLOCK_K)
-            total = tl.dot(value, z, total, input_precision="ieee", out_dtype=sums)
-        else:
-            value = read_tile(lines, columns, start, K, BLOCK_K)
-            total = tl.dot(value, z, total, input_precision="ieee", out_dtype=sums)
-    y = total.to(tl.float32)
+            value = read_tile(lines + tl.cast(N, tl.int64) * stride_w, columns, start, K, BLOCK_K)
+        total = tl.dot(value, z, total, input_precision="ieee", out_dtype=sums)
+    y, gate = total.to(tl.float32), gates.to(tl.float32)
     if CODED:
         given = tl.load(x_scales + inputs)[None, :]
-        if ACTIVATION != "":
-            y *= tl.load(scales + numbers + N).to(tl.float32)[:, None] * given
-        else:
-            y *= tl.load(scales + numbers).to(tl.float32)[:, None] * given
+        y *= tl.load(scales + numbers + (expert_rows - N)).to(tl.float32)[:, None] * given
+        gate *= tl.load(scales + numbers).to(tl.float32)[:, None] * given
     if ACTIVATION != "":
-        gate = gates.to(tl.float32)
-        if CODED:
-            gate *= tl.load(scales + numbers).to(tl.float32)[:, None] * given
         y *= activate(gate, ACTIVATION)
     else:
         y *= tl.load(shares + pairs)[None, :]

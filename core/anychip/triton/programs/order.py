@@ -33,13 +33,3 @@ def wait_for_previous(OVERLAP: tl.constexpr):
 @triton.jit
 def _instruct(TEXT: tl.constexpr):
     tl.inline_asm_elementwise(TEXT, "=r", [], dtype=tl.int32, is_pure=False, pack=1)
-
-
-@triton.jit
-def fetch_ahead(lines, SIZE: tl.constexpr):
-    """Bring SIZE bytes, a multiple of 16, behind each of some addresses into the last level of cache."""
-    sizes = tl.full(lines.shape, SIZE, tl.int32)
-    tl.inline_asm_elementwise(
-        "cp.async.bulk.prefetch.L2.global [$1], $2; // $0", "=r,l,r", [lines, sizes], dtype=tl.int32, is_pure=False,
-        pack=1,
-    )  # fmt: skip
