@@ -3,9 +3,10 @@
 #
 #   benchmarks/card.sh FOLDER [PART ...]
 #
-# FOLDER is what `benchmarks/card_folder.sh` made. Without parts: check speed codes profile kernels. Results go to $OUT, or
-# to card-results: `results.txt` has each part's status and last lines, `logs.txt` all they printed. SECONDS_LEFT (570) is
-# the time for all of it. What is installed is kept in $KEPT, or /tmp/anychip-card, for a second call.
+# FOLDER is what `benchmarks/card_folder.sh` made. Without parts: check speed codes profile kernels; `speed` is small large
+# fp8 experts int4 cache, a model each. Results go to $OUT, or to card-results: `results.txt` has each part's status and
+# last lines, `logs.txt` all they printed. SECONDS_LEFT (570) is the time for all of it. What is installed is kept in
+# $KEPT, or /tmp/anychip-card, for a second call.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 folder=$(realpath "$1"); shift
@@ -48,7 +49,7 @@ check() {
   export ANYCHIP_KV_CACHE_MEMORY_BYTES=$((8 << 30))
   cp docs/records/cuda.json "$out/"
   kit 0 60  # it looks at the memory, so nothing runs beside it
-  for level in 2 3; do kit "$level" 400 & done
+  for level in 2 3 4; do kit "$level" 400 & done
   # Compiles what level 1 launches, in as many processes as there are processors.
   { run_part kit-1-each-type 400 python3 benchmarks/triton_kernels.py check; kit 1 400; } &
   if [ -e "$kept/demo.gguf" ]; then
@@ -61,7 +62,6 @@ check() {
     done
   fi
   wait
-  kit 4 150
   tell kit-0 kit-1 kit-2 kit-3 kit-4 kit-1-each-type
   unset ANYCHIP_KV_CACHE_MEMORY_BYTES
   [ -e "$kept/demo.gguf" ] && tell soak accuracy-bfloat16 accuracy-fp8 accuracy-int8 accuracy-int4
@@ -79,15 +79,18 @@ workloads() {
   tell "$name"
 }
 
+decode=decode_1,decode_8,decode_32,decode_128
+all=$decode,prefill_1k,prefill_8k,shared_prefix_64,offline_512,long_decode_32
+small() { workloads qwen3-0.6b 110 qwen3-0.6b $all; }
+large() { workloads llama-3.1-8b 120 llama-3.1-8b $all; }
+fp8() { workloads llama-3.1-8b-fp8 90 llama-3.1-8b $decode,prefill_1k,prefill_8k,offline_512 'quantization="fp8"'; }
+experts() { workloads qwen3-30b-a3b 120 qwen3-30b-a3b $decode,prefill_8k,offline_512; }
+int4() { workloads llama-3.1-8b-int4 90 llama-3.1-8b $decode,prefill_8k 'quantization="int4"'; }
+cache() { workloads llama-3.1-8b-fp8-cache 90 llama-3.1-8b decode_1,decode_32,long_decode_32,prefill_8k 'kv_cache_dtype="fp8"'; }
+
 speed() {
-  local decode=decode_1,decode_8,decode_32,decode_128 all
-  all=$decode,prefill_1k,prefill_8k,shared_prefix_64,offline_512,long_decode_32
-  workloads qwen3-0.6b 110 qwen3-0.6b $all
-  workloads llama-3.1-8b 120 llama-3.1-8b $all
-  workloads llama-3.1-8b-fp8 90 llama-3.1-8b $decode,prefill_8k,offline_512 'quantization="fp8"'
-  workloads qwen3-30b-a3b 120 qwen3-30b-a3b $decode,prefill_8k,offline_512
-  workloads llama-3.1-8b-int4 90 llama-3.1-8b $decode,prefill_8k 'quantization="int4"'
-  workloads llama-3.1-8b-fp8-cache 90 llama-3.1-8b decode_1,decode_32,long_decode_32,prefill_8k 'kv_cache_dtype="fp8"'
+  local name
+  for name in small large fp8 experts int4 cache; do "$name"; done
 }
 
 codes() {
