@@ -200,3 +200,22 @@ def test_a_lane_that_hides_tokens_makes_the_search_go_over_all(lanes: int) -> No
     for case in op.generate(torch.Generator().manual_seed(2), spec):
         wanted = op.reference(*case.arguments)[0]
         assert torch.equal(Sampling(Chip(6), lanes, sorted_rows=0).sample(*case.arguments)[0], wanted), case.label
+
+
+@pytest.mark.parametrize("vocabulary", [1, 2048, 5000])
+def test_a_draw_by_parts_is_that_of_the_whole(vocabulary: int) -> None:
+    generator = torch.Generator().manual_seed(7)
+    logits = torch.randn(9, vocabulary, generator=generator) * 3
+    logits[1], logits[2, -1], logits[3, -1], logits[4] = float("-inf"), float("nan"), float("inf"), float("nan")
+    logits[5, :-1] = float("-inf")
+    numbers = torch.rand(9, 2, generator=generator)
+    numbers[6:8] = torch.tensor([[0.0, 0.0], [1 - 2.0**-24, 1 - 2.0**-24]])
+    temperature, top_k, ones = torch.linspace(0.1, 2, 9), torch.zeros(9, dtype=torch.int32), torch.ones(9)
+    for min_p in (torch.zeros(9), torch.full((9,), 0.05)):
+        given = logits, temperature, top_k, ones, min_p, numbers, 0
+        ids, highest = Sampling(Chip(6)).sample(*given)
+        wanted, peaks = ALL_OPS["sample"].reference(*given)
+        good = peaks.isfinite()
+        assert torch.equal(ids[good], wanted[good])
+        assert torch.equal(highest.nan_to_num(7), peaks.nan_to_num(7))
+        assert ((ids >= 0) & (ids < vocabulary + 128)).all()

@@ -1,4 +1,4 @@
-"""Launching the choice of a token and its note: two launches for the highest logit, one for a draw."""
+"""Launching the choice of a token and its note: two launches for the highest logit, one to three for a draw."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from anychip.sample import choose, take
 from anychip.sample.choose import BLOCK
 from anychip.triton.chip import Chip
+from anychip.triton.programs.draw import draw_block, weigh_blocks
 from anychip.triton.programs.greedy import choose_peak, find_peaks
 from anychip.triton.programs.sample import draw_tokens
 
@@ -95,6 +96,17 @@ class Sampling:
     def _sorts(self, logits: torch.Tensor, candidates: int) -> bool:
         return candidates >= logits.shape[1] and logits.shape[0] <= self.sorted_rows
 
+    def _peaks(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The highest logit of each part of the vocabulary, and its token, both [L, parts]."""
+        count, vocabulary = logits.shape
+        parts, device = -(-vocabulary // PART), logits.device
+        values = torch.empty(count, parts, dtype=torch.float32, device=device)
+        tokens = torch.empty(count, parts, dtype=torch.int32, device=device)
+        find_peaks[(count, parts)](
+            logits, values, tokens, logits.stride(0), V=vocabulary, BLOCK=PART, **self.chip.order
+        )
+        return values, tokens
+
     def _highest(
         self,
         logits: torch.Tensor,
@@ -103,30 +115,43 @@ class Sampling:
         rows: torch.Tensor | None,
         newest: torch.Tensor | None,
     ) -> None:
-        count, vocabulary = logits.shape
-        parts, device = -(-vocabulary // PART), logits.device
-        values = torch.empty(count, parts, dtype=torch.float32, device=device)
-        tokens = torch.empty(count, parts, dtype=torch.int32, device=device)
-        if count:
-            find_peaks[(count, parts)](
-                logits, values, tokens, logits.stride(0), V=vocabulary, BLOCK=PART, **self.chip.order
-            )
-            choose_peak[(count,)](
+        if len(logits):
+            values, tokens = self._peaks(logits)
+            parts = values.shape[1]
+            choose_peak[(len(logits),)](
                 values, tokens, ids, highest, rows, newest, parts, TAKE=newest is not None, BLOCK=power_of_two(parts),
                 **self.chip.order,
             )  # fmt: skip
 
     def _draw(self, logits: torch.Tensor, parameters: tuple[torch.Tensor, ...], candidates: int, draw: Draw) -> None:
+        if len(logits):
+            draw_from = self._draw_truncated if candidates else self._draw_by_parts
+            draw_from(logits, parameters, draw)
+
+    def _draw_truncated(self, logits: torch.Tensor, parameters: tuple[torch.Tensor, ...], draw: Draw) -> None:
         count, vocabulary = logits.shape
         blocks = power_of_two(-(-vocabulary // BLOCK))
         sums = torch.empty(count, blocks, dtype=torch.float32, device=logits.device)
-        if count:
-            draw_tokens[(count,)](
-                logits, *parameters, draw.numbers, draw.keys, draw.positions, sums, draw.ids, draw.highest, draw.rows,
-                draw.newest, logits.stride(0), V=vocabulary, TAKE=draw.newest is not None, TRUNCATE=candidates > 0,
-                LANES=self.lanes, BLOCK=BLOCK, BLOCKS=blocks, TILE=min(blocks, 32),
-                num_warps=self.chip.tuning.warps(512), **self.chip.order,
-            )  # fmt: skip
+        draw_tokens[(count,)](
+            logits, *parameters, draw.numbers, draw.keys, draw.positions, sums, draw.ids, draw.highest, draw.rows,
+            draw.newest, logits.stride(0), V=vocabulary, TAKE=draw.newest is not None, LANES=self.lanes, BLOCK=BLOCK,
+            BLOCKS=blocks, TILE=min(blocks, 32), num_warps=self.chip.tuning.warps(512), **self.chip.order,
+        )  # fmt: skip
+
+    def _draw_by_parts(self, logits: torch.Tensor, parameters: tuple[torch.Tensor, ...], draw: Draw) -> None:
+        temperature, _, _, min_p = parameters
+        peaks, _ = self._peaks(logits)
+        (count, parts), vocabulary = peaks.shape, logits.shape[1]
+        sums = torch.empty(count, parts * (PART // BLOCK), dtype=torch.float32, device=logits.device)
+        sizes = {"PARTS": power_of_two(parts), "BLOCK": BLOCK, "TILE": PART // BLOCK, "V": vocabulary}
+        weigh_blocks[(count, parts)](
+            logits, peaks, temperature, min_p, sums, logits.stride(0), parts, **sizes, **self.chip.order
+        )
+        draw_block[(count,)](
+            logits, peaks, temperature, min_p, draw.numbers, draw.keys, draw.positions, sums, draw.ids, draw.highest,
+            draw.rows, draw.newest, logits.stride(0), parts, TAKE=draw.newest is not None,
+            BLOCKS=power_of_two(sums.shape[1]), **sizes, **self.chip.order,
+        )  # fmt: skip
 
 
 def _chosen(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -23,8 +23,8 @@ SECOND, PURPOSES = tl.constexpr(0x94D049BB133111EB), tl.constexpr(16)
 @triton.jit
 def draw_tokens(
     logits, temperatures, top_ks, top_ps, min_ps, numbers, keys, positions, sums, ids, highest_out, rows, newest,
-    stride, V: tl.constexpr, OVERLAP: tl.constexpr, TAKE: tl.constexpr, TRUNCATE: tl.constexpr, LANES: tl.constexpr,
-    BLOCK: tl.constexpr, BLOCKS: tl.constexpr, TILE: tl.constexpr,
+    stride, V: tl.constexpr, OVERLAP: tl.constexpr, TAKE: tl.constexpr, LANES: tl.constexpr, BLOCK: tl.constexpr,
+    BLOCKS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     """ids [L] int64 and highest [L]; `sums` [L, BLOCKS] holds the weight of each block of BLOCK tokens meanwhile.
 
@@ -37,30 +37,41 @@ def draw_tokens(
     highest = tl.max(first, 0)
     temperature = tl.maximum(tl.load(temperatures + row), 1e-10)
     floor = tl.log(tl.load(min_ps + row))
-    if TRUNCATE:
-        top_k, top_p = tl.load(top_ks + row), tl.load(top_ps + row)
-        a, b, c = (
-            _scaled(first, highest, temperature), _scaled(second, highest, temperature), _scaled(third, highest,
-            temperature),
-        )  # fmt: skip
-        if top_k > 0:
-            key = _kth(a, b, c, tl.minimum(top_k, V))
-            if _hides(c, _value(key)):
-                goal = tl.minimum(top_k, V).to(tl.float32)
-                key = _search(line, key, goal, floor, highest, temperature, False, V, LANES)
-            floor = tl.maximum(floor, _value(key))
-        if top_p < 1.0:
-            needed = top_p * _mass(line, floor, highest, temperature, V, LANES)
-            key = _nucleus(a, b, c, floor, needed)
-            if _hides(c, tl.maximum(_value(key), floor)):
-                key = _search(line, key, needed, floor, highest, temperature, True, V, LANES)
-            floor = tl.maximum(floor, _value(key))
+    top_k, top_p = tl.load(top_ks + row), tl.load(top_ps + row)
+    a, b, c = (
+        _scaled(first, highest, temperature), _scaled(second, highest, temperature), _scaled(third, highest,
+        temperature),
+    )  # fmt: skip
+    if top_k > 0:
+        key = _kth(a, b, c, tl.minimum(top_k, V))
+        if _hides(c, _value(key)):
+            goal = tl.minimum(top_k, V).to(tl.float32)
+            key = _search(line, key, goal, floor, highest, temperature, False, V, LANES)
+        floor = tl.maximum(floor, _value(key))
+    if top_p < 1.0:
+        needed = top_p * _mass(line, floor, highest, temperature, V, LANES)
+        key = _nucleus(a, b, c, floor, needed)
+        if _hides(c, tl.maximum(_value(key), floor)):
+            key = _search(line, key, needed, floor, highest, temperature, True, V, LANES)
+        floor = tl.maximum(floor, _value(key))
+    one, two = stream_numbers(row, numbers, keys, positions, TAKE)
+    token = _draw(line, sums + row * BLOCKS, one, two, floor, highest, temperature, V, BLOCK, BLOCKS, TILE)
+    leave_token(row, token, tl.where(broken, float("nan"), highest), ids, highest_out, rows, newest, TAKE)
+
+
+@triton.jit
+def stream_numbers(row, numbers, keys, positions, TAKE: tl.constexpr):
+    """The row's two numbers: given ones, or with TAKE those of its stream."""
     if TAKE:
-        one, two = _uniforms(tl.load(keys + row), tl.load(positions + row))
+        one, two = uniforms(tl.load(keys + row), tl.load(positions + row))
     else:
         one, two = tl.load(numbers + row * 2), tl.load(numbers + row * 2 + 1)
-    token = _draw(line, sums + row * BLOCKS, one, two, floor, highest, temperature, V, BLOCK, BLOCKS, TILE)
-    highest = tl.where(broken, float("nan"), highest)
+    return one, two
+
+
+@triton.jit
+def leave_token(row, token, highest, ids, highest_out, rows, newest, TAKE: tl.constexpr):
+    """Note a row's token, or leave it with the highest logit."""
     if TAKE:
         note(row, token, highest, ids, rows, newest)
     else:
@@ -69,7 +80,7 @@ def draw_tokens(
 
 
 @triton.jit
-def _uniforms(key, position):
+def uniforms(key, position):
     """Two numbers in [0, 1), as anychip.sample.random.uniforms for the purpose of sampling, which is 0."""
     z = key.to(tl.uint64, bitcast=True) + position.to(tl.uint64) * PURPOSES * GOLDEN
     z = (z ^ (z >> 30)) * FIRST
@@ -147,7 +158,7 @@ def _nucleus(a, b, c, floor, needed):
     for _ in range(BITS):
         middle = low + (high - low) // 2
         limit = tl.maximum(_value(middle), floor)
-        enough = tl.sum(_weight(a, limit) + _weight(b, limit) + _weight(c, limit), 0) >= needed
+        enough = tl.sum(weigh(a, limit) + weigh(b, limit) + weigh(c, limit), 0) >= needed
         high = tl.where(enough, middle, high)
         low = tl.where(enough, low, middle + 1)
     return high
@@ -162,9 +173,9 @@ def _search(line, high, goal, floor, highest, temperature, MASS: tl.constexpr, V
         one, two, three = low + quarter, low + 2 * quarter, low + 3 * quarter
         first, second, third = (tl.zeros((LANES,), tl.float32),) * 3
         for start in tl.range(0, V, LANES, num_stages=STAGES):
-            scaled = _read(line, start + lanes, highest, temperature, V)
+            scaled = read_scaled(line, start + lanes, highest, temperature, V)
             key = _key(scaled)
-            amount = _weight(scaled, floor) if MASS else (start + lanes < V).to(tl.float32)
+            amount = weigh(scaled, floor) if MASS else (start + lanes < V).to(tl.float32)
             first += tl.where(key <= one, amount, 0.0)
             second += tl.where(key <= two, amount, 0.0)
             third += tl.where(key <= three, amount, 0.0)
@@ -180,12 +191,14 @@ def _search(line, high, goal, floor, highest, temperature, MASS: tl.constexpr, V
 
 
 @triton.jit
-def _weight(scaled, limit):
+def weigh(scaled, limit):
+    """The weight of a scaled logit, 0 below a limit."""
     return tl.where(scaled >= limit, tl.exp(scaled), 0.0)
 
 
 @triton.jit
-def _read(line, token, highest, temperature, V: tl.constexpr):
+def read_scaled(line, token, highest, temperature, V: tl.constexpr):
+    """Scaled logits of a row, -inf behind its end."""
     x = tl.load(line + token, token < V, other=float("-inf")).to(tl.float32)
     return _scaled(x, highest, temperature)
 
@@ -196,7 +209,7 @@ def _mass(line, limit, highest, temperature, V: tl.constexpr, LANES: tl.constexp
     lanes = tl.arange(0, LANES)
     mass = tl.zeros((LANES,), tl.float32)
     for start in tl.range(0, V, LANES, num_stages=STAGES):
-        mass += _weight(_read(line, start + lanes, highest, temperature, V), limit)
+        mass += weigh(read_scaled(line, start + lanes, highest, temperature, V), limit)
     return tl.sum(mass, 0)
 
 
@@ -210,16 +223,16 @@ def _draw(
     for start in tl.range(0, BLOCKS, TILE, num_stages=STAGES):
         block = start + tl.arange(0, TILE)
         token = block[:, None] * BLOCK + inside[None, :]
-        weights = _weight(_read(line, token, highest, temperature, V), floor)
+        weights = weigh(read_scaled(line, token, highest, temperature, V), floor)
         tl.store(sums + block, tl.sum(weights, 1))
     tl.debug_barrier()  # each thread now reads what others wrote
-    block = _inverse(tl.load(sums + tl.arange(0, BLOCKS)), one)
-    weights = _weight(_read(line, block * BLOCK + inside, highest, temperature, V), floor)
-    return block * BLOCK + _inverse(weights, two)
+    block = passed_at(tl.load(sums + tl.arange(0, BLOCKS)), one)
+    weights = weigh(read_scaled(line, block * BLOCK + inside, highest, temperature, V), floor)
+    return block * BLOCK + passed_at(weights, two)
 
 
 @triton.jit
-def _inverse(weights, number):
+def passed_at(weights, number):
     """Where the running sum passes `number` of the total; never an element of weight 0."""
     index = tl.arange(0, weights.shape[0])
     mass = tl.cumsum(weights, 0)
