@@ -15,9 +15,10 @@ from anychip.runner.inputs import Computed, Forward, RunBatch
 from anychip.triton.ahead import Helpers
 from anychip.triton.graphs import GraphKind
 from anychip.triton.platform import TritonPlatform, gpu_capabilities, use_device
+from anychip.triton.provider import triton_kernels
 from anychip_cuda.chips import caches_of, chip_of, formats_of
 from anychip_cuda.kernels import cuda_kernels
-from anychip_cuda.prompts import long_and_fresh
+from anychip_cuda.prompts import cudnn_attends, long_and_fresh
 
 GRAPHS = GraphKind(torch.cuda.CUDAGraph, {"capture_error_mode": "thread_local"})
 """Steps under way elsewhere in the process are none of a capture's business."""
@@ -33,7 +34,14 @@ class CudaPlatform(TritonPlatform):
         level = torch.cuda.get_device_capability(device)
         memory = torch.cuda.get_device_properties(device).total_memory
         capabilities = gpu_capabilities(formats_of(level), caches_of(level), "nccl", memory)
-        super().__init__(device, chip_of(device), capabilities, GRAPHS, cuda_kernels, early)
+        self._cudnn = cudnn_attends(device)
+        kernels = cuda_kernels if self._cudnn else triton_kernels
+        super().__init__(device, chip_of(device), capabilities, GRAPHS, kernels, early)
+
+    def notes(self) -> tuple[str, ...]:
+        """Also by what long prompts attend."""
+        attends = f"cuDNN {torch.backends.cudnn.version()}" if self._cudnn else "Triton: cuDNN cannot on this GPU"
+        return *super().notes(), f"long prompts: {attends}"
 
     def communicator(self, group: Sequence[int]) -> Communicator:
         """NCCL's collectives, with small sums over peer memory where that is faster."""
@@ -44,7 +52,9 @@ class CudaPlatform(TritonPlatform):
     def compile(self, step: Forward, plan: KVPlan) -> RunBatch:
         """Captured, but for long prompts: they have enough of the host."""
         captured = super().compile(step, plan)
-        return Steps(captured.otherwise, captured) if isinstance(captured, CapturedSteps) else captured
+        if not self._cudnn or not isinstance(captured, CapturedSteps):
+            return captured
+        return Steps(captured.otherwise, captured)
 
 
 @dataclass(frozen=True, slots=True)

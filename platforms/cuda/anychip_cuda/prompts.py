@@ -80,6 +80,15 @@ class PromptAttention:
         return attended.transpose(1, 2).flatten(0, 1)
 
 
+def cudnn_attends(device: torch.device) -> bool:
+    """Whether torch has cuDNN's attention for a GPU, asked with such tensors as a prompt brings."""
+    q, k = (torch.empty(1, heads, GRAIN, MAX_HEAD_DIM, dtype=torch.float16, device=device) for heads in (4, 1))
+    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+        return torch.backends.cuda.can_use_cudnn_attention(
+            torch.backends.cuda.SDPAParams(q, k, k, None, 0.0, True, True)
+        )
+
+
 def only_fresh(plan: PagedPlan) -> bool:
     """Whether all rows with several tokens are long, bring all that is in their cache, and see all of it."""
     inputs = plan.inputs
