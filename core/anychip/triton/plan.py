@@ -137,7 +137,8 @@ def _sharers(inputs: AttentionInputs, block_size: int, chip: Chip) -> torch.Tens
     sharers = torch.empty(rows, SHARER.value, dtype=torch.int32, device=table.device)
     find_sharing[(rows,)](
         inputs.seq_lens, table, groups, rows, table.stride(0), PAGE=block_size, LEAST=_blocks(LEAST_SHARED, block_size),
-        ROWS=row_class, COLUMNS=max(2, 4096 // row_class), **chip.order,
+        ROWS=row_class, COLUMNS=max(8, 4096 // row_class), num_warps=chip.tuning.warps(256 if row_class > 512 else 128),
+        **chip.order,
     )  # fmt: skip
     order_sharers[(_blocks(rows, lines),)](
         groups, sharers, rows, PAGE=block_size, ROWS=row_class, LINES=lines, **chip.order
