@@ -14,12 +14,10 @@ from anychip.triton.chip import Chip
 from anychip.triton.plan import Contexts, PagedPlan, Queries, make_plan
 from anychip.triton.programs.contexts import attend_contexts, join_pieces
 from anychip.triton.programs.queries import attend_queries
-from anychip.triton.tiles import context_tile, padded, query_tile, shared_tile
-from anychip.triton.tuning import Tile
+from anychip.triton.tiles import context_tiles, padded, query_tile
+from anychip.triton.tuning import MANY, Tile
 
 LOG2_E = math.log2(math.e)
-MANY_ROWS = 64
-"""From here on a program puts the pieces of a cached head's queries together, not of one query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +50,8 @@ class Attention:
         tokens = inputs.positions.shape[0] - inputs.num_single
         tile = query_tile(self.chip, self.dtype, dim, tokens * self.num_heads, inputs.max_query * group, spec.coded)
         pieces = max(1, self.chip.tuning.waves * self.chip.processors // kv_heads)
-        shared = shared_tile(self.chip.tuning, self.dtype, dim, group, spec.coded)
-        return make_plan(inputs, spec, block_size, pieces, group, tile, shared, self.chip)
+        tiles = context_tiles(self.chip.tuning, self.dtype, dim, group, inputs.num_single, spec.coded)
+        return make_plan(inputs, spec, block_size, pieces, group, tile, tiles, self.chip)
 
     def paged_attention(
         self,
@@ -68,9 +66,7 @@ class Attention:
         out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
         scoring = Scoring(scale, softcap, sinks)
         if plan.contexts is not None:
-            group = q.shape[1] // cache.k.shape[1]
-            tile = context_tile(self.chip.tuning, q.dtype, q.shape[2], group, not cache.whole)
-            _attend_contexts(q, cache, plan, plan.contexts, tile, scoring, out, self.chip)
+            _attend_contexts(q, cache, plan, plan.contexts, scoring, out, self.chip)
         if plan.queries is not None:
             _attend_queries(q, cache, plan, plan.queries, scoring, out, self.chip)
         return out
@@ -81,12 +77,11 @@ def _attend_contexts(
     cache: PagedCache,
     plan: PagedPlan,
     contexts: Contexts,
-    tile: Tile,
     scoring: Scoring,
     out: torch.Tensor,
     chip: Chip,
 ) -> None:
-    heads, dim, kv_heads = q.shape[1], q.shape[2], cache.k.shape[1]
+    heads, dim, kv_heads, tile = q.shape[1], q.shape[2], cache.k.shape[1], contexts.tile
     partial = torch.empty(contexts.sums, heads, dim, dtype=torch.float32, device=q.device)
     statistics = torch.empty(contexts.sums, heads, 2, dtype=torch.float32, device=q.device)
     table = plan.inputs.block_table
@@ -95,9 +90,9 @@ def _attend_contexts(
         contexts.row_pieces, out, partial, statistics, scoring.sinks, scoring.factor, scoring.softcap, q.stride(0),
         q.stride(1), table.stride(0), G=heads // kv_heads, D=dim, PAGE=plan.block_size, CODED=not cache.whole,
         SOFTCAP=scoring.softcap > 0, SINKS=scoring.sinks is not None, STAGES=tile.stages,
-        **_shared(contexts.tile), **_blocks(tile, dim), **tile.launch, **chip.order,
+        **_shared(contexts.shared), **_blocks(tile, dim), **tile.launch, **chip.order,
     )  # fmt: skip
-    rows, together = plan.inputs.num_single, heads // kv_heads if plan.inputs.num_single >= MANY_ROWS else 1
+    rows, together = plan.inputs.num_single, heads // kv_heads if plan.inputs.num_single >= MANY else 1
     join_pieces[(rows, heads // together)](
         partial, statistics, contexts.row_pieces, out, D=dim, HEADS=together, BLOCK_D=padded(dim), BLOCK_P=32,
         num_warps=chip.tuning.warps(64), **chip.order,

@@ -15,15 +15,13 @@ from anychip.plugin.contract import KVSpec
 from anychip.triton.chip import Chip
 from anychip.triton.programs.plan import SPREAD, cut_contexts, cut_queries, place_tokens
 from anychip.triton.programs.sharing import SHARER, find_sharing, order_sharers
-from anychip.triton.tuning import Tile
+from anychip.triton.tuning import CROWD, Tile
 
 FIELDS = 8
 UNIT = 64
 """Keys that a piece of a context is a multiple of."""
 ROW_CLASSES = (32, 128, 512, 2048)
 """Numbers of rows the planning programs are compiled for."""
-CROWD = 8
-"""Rows from which it is asked whether some share a prefix."""
 LEAST_SHARED = 256
 """Keys that are worth sharing."""
 
@@ -40,8 +38,9 @@ class Contexts:
     """More than there are pieces."""
     sums: int
     """More than there are pieces of single rows."""
-    tile: Tile | None
-    """For several rows; None without."""
+    tile: Tile
+    shared: Tile | None
+    """For several rows; None: all are read alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +73,12 @@ def make_plan(
     pieces: int,
     group: int,
     tile: Tile,
-    shared: Tile,
+    tiles: tuple[Tile, Tile],
     chip: Chip,
 ) -> PagedPlan:
     """Plan a step: contexts in about `pieces` pieces, new tokens of `group` heads each in pieces that fit `tile`.
 
-    Of rows that share a prefix as many read it together as fit the tile `shared`.
+    `tiles`: one token's heads against its context, and those of several tokens that share theirs.
     """
     rows, window = inputs.seq_lens.shape[0], spec.window or 0
     several = rows > inputs.num_single
@@ -88,7 +87,7 @@ def make_plan(
         block_size=block_size,
         window=window,
         slots=_slots(inputs, block_size, chip),
-        contexts=_contexts(inputs, block_size, window, chip, pieces, group, shared) if inputs.num_single else None,
+        contexts=_contexts(inputs, block_size, window, chip, pieces, group, tiles) if inputs.num_single else None,
         queries=_queries(inputs, tile.rows // group, tile, chip) if several else None,
     )
 
@@ -106,13 +105,14 @@ def _slots(inputs: AttentionInputs, block_size: int, chip: Chip) -> torch.Tensor
 
 
 def _contexts(
-    inputs: AttentionInputs, block_size: int, window: int, chip: Chip, target: int, group: int, shared: Tile
+    inputs: AttentionInputs, block_size: int, window: int, chip: Chip, target: int, group: int, tiles: tuple[Tile, Tile]
 ) -> Contexts:
+    tile, shared = tiles
     rows, members = inputs.num_single, shared.rows // group
     several = rows >= CROWD and members > 1 and not window
-    row_class, tiles = _row_class(rows), rows // CROWD + CROWD if several else 0
-    lines = _lines(row_class)
-    bound = rows + target + tiles
+    row_class, most = _row_class(rows), rows // CROWD + CROWD if several else 0
+    lines = _few_lines(row_class)
+    bound = rows + most + 2 * target if several else rows + target
     programs = _blocks(bound, lines)
     pieces = _pieces(inputs, programs * lines)
     contexts = Contexts(
@@ -121,10 +121,11 @@ def _contexts(
         sharers=_sharers(inputs, block_size, chip) if several else None,
         programs=bound,
         sums=2 * rows + (1 + SPREAD.value) * target if several else rows + target,
-        tile=shared if several else None,
+        tile=tile,
+        shared=shared if several else None,
     )
     cut_contexts[(programs,)](
-        inputs.seq_lens, contexts.sharers, contexts.pieces, contexts.row_pieces, rows, target, tiles, WINDOW=window,
+        inputs.seq_lens, contexts.sharers, contexts.pieces, contexts.row_pieces, rows, target, most, WINDOW=window,
         UNIT=UNIT, MEMBERS=members if several else 0, ROWS=row_class, PIECES=lines, **chip.order,
     )  # fmt: skip
     return contexts
@@ -132,12 +133,12 @@ def _contexts(
 
 def _sharers(inputs: AttentionInputs, block_size: int, chip: Chip) -> torch.Tensor:
     rows, row_class = inputs.num_single, _row_class(inputs.num_single)
-    lines, table = _lines(row_class), inputs.block_table
+    lines, table = _few_lines(row_class), inputs.block_table
     groups = torch.empty(rows, 2, dtype=torch.int32, device=table.device)
     sharers = torch.empty(rows, SHARER.value, dtype=torch.int32, device=table.device)
     find_sharing[(rows,)](
         inputs.seq_lens, table, groups, rows, table.stride(0), PAGE=block_size, LEAST=_blocks(LEAST_SHARED, block_size),
-        ROWS=row_class, COLUMNS=max(8, 4096 // row_class), num_warps=chip.tuning.warps(256 if row_class > 512 else 128),
+        ROWS=row_class, COLUMNS=max(8, 2048 // row_class), num_warps=chip.tuning.warps(256 if row_class > 512 else 128),
         **chip.order,
     )  # fmt: skip
     order_sharers[(_blocks(rows, lines),)](
@@ -170,6 +171,11 @@ def _row_class(rows: int) -> int:
 def _lines(row_class: int) -> int:
     """Lines a planning program works out: a table of them and the rows fits in registers."""
     return min(64, 4096 // row_class)
+
+
+def _few_lines(row_class: int) -> int:
+    """The same where much is worked out for a line."""
+    return max(2, min(32, 1024 // row_class))
 
 
 def _blocks(count: int, size: int) -> int:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 
 from anychip.triton.chip import Chip
-from anychip.triton.tuning import Tile, Tuning
+from anychip.triton.tuning import CROWD, MANY, Tile, Tuning
 
 MIN_ROWS = 16
 """Rows of the smallest matrix instruction."""
@@ -24,11 +24,15 @@ def context_tile(tuning: Tuning, dtype: torch.dtype, dim: int, group: int, coded
     return replace(tile, rows=max(tile.rows, padded(group)))
 
 
-def shared_tile(tuning: Tuning, dtype: torch.dtype, dim: int, group: int, coded: bool = False) -> Tile:
-    """For several tokens' heads against a context that they share."""
-    if tuning.context_shared is None or dim > LARGE_HEAD or dtype.itemsize > 2 or coded:
-        return context_tile(tuning, dtype, dim, group, coded)
-    return tuning.context_shared
+def context_tiles(
+    tuning: Tuning, dtype: torch.dtype, dim: int, group: int, rows: int, coded: bool = False
+) -> tuple[Tile, Tile]:
+    """For each token's heads of `rows`, and for those of several tokens that share a context."""
+    tile = context_tile(tuning, dtype, dim, group, coded)
+    if rows < CROWD or tuning.context_crowd is None or dim > LARGE_HEAD or dtype.itemsize > 2 or coded:
+        return tile, tile
+    alone, shared = tuning.context_many if rows >= MANY and tuning.context_many else tuning.context_crowd
+    return replace(alone, rows=max(alone.rows, padded(group))), shared
 
 
 def query_tile(chip: Chip, dtype: torch.dtype, dim: int, lines: int, longest: int, coded: bool = False) -> Tile:

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+CROWD = 8
+"""Rows from which it is asked whether some share a prefix."""
+MANY = 128
+"""Rows that fill a chip however they are cut."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tile:
@@ -56,9 +61,11 @@ class Tuning:
     context_coded: Tile = Tile(16, 64, 4, 2)
     """The same where keys and values are codes: turning them into numbers takes registers."""
     context_float32: Tile = Tile(16, 16, 4, 2)
-    context_shared: Tile | None = None
-    """Several tokens' heads against a context that they share, 16-bit numbers and heads up to 128. It is read in the
-    same launch as others, so by as many warps. None, and for the rest: the tile for one token."""
+    context_crowd: tuple[Tile, Tile] | None = None
+    """From CROWD rows on, for 16-bit numbers and heads up to 128: one token's heads, and those of several tokens that
+    share a context. One launch reads both, so by as many warps. None, and for the rest: the tile above for both."""
+    context_many: tuple[Tile, Tile] | None = None
+    """The same from MANY rows on, where it is another."""
     query_few: Tile = Tile(16, 64, 4, 2)
     """Several tokens' heads, where no row brings more than 16 lines."""
     query_small: Tile = Tile(64, 64, 4, 2)

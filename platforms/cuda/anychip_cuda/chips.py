@@ -18,10 +18,12 @@ ROOMY = 128 * 1024
 """Bytes of shared memory that the tiles measured on an H200 may take."""
 
 H200 = Tuning(
-    context=Tile(16, 64, 4, 3),
+    waves=2,
+    context=Tile(16, 64, 4, 2),
     context_coded=Tile(16, 64, 4, 4),
     context_float32=Tile(16, 32, 8, 2),
-    context_shared=Tile(64, 64, 4, 2),
+    context_crowd=(Tile(16, 64, 4, 4), Tile(64, 64, 4, 3)),
+    context_many=(Tile(16, 64, 4, 3), Tile(64, 32, 4, 3)),
     context_large=Tile(16, 32, 4, 3),
     query_few=Tile(16, 64, 4, 4),
     query_small=Tile(64, 64, 4, 4),
@@ -44,7 +46,9 @@ H200 = Tuning(
 )
 A100 = replace(
     H200,
-    context_shared=Tile(32, 64, 4, 2),
+    context=Tile(16, 64, 4, 3),
+    context_crowd=(Tile(16, 64, 4, 3), Tile(32, 64, 4, 2)),
+    context_many=None,
     experts_few=WeightTile(64, 128, 4, 4),
     experts_some=WeightTile(64, 128, 4, 3),
     experts_gated=None,

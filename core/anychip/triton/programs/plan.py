@@ -12,7 +12,7 @@ from anychip.triton.programs.order import take_turn
 from anychip.triton.programs.sharing import SHARER
 
 PIECE = tl.constexpr(8)
-SPREAD = tl.constexpr(8)
+SPREAD = tl.constexpr(16)
 """Times as many sums as there should be pieces, at most, for what rows share: each is written and read again."""
 
 
@@ -23,9 +23,9 @@ def cut_contexts(
 ):  # fmt: skip
     """Cut the contexts of rows that bring one token into about `target` pieces, a row's of nearly equal length.
 
-    Up to MEMBERS rows of `sharers` read what they share in pieces of their own, which come first; `most` tiles of rows
-    do, the others read alone. Lengths are multiples of UNIT. A row without context is one empty piece.
-    row_pieces [R, 2] gets the place of each row's first sums, and of how many pieces they are.
+    Up to MEMBERS rows of `sharers` read what they share in pieces of their own, about as many again, which come first;
+    `most` tiles of rows do, the others read alone. Lengths are multiples of UNIT, and a row without context is one
+    empty piece. row_pieces [R, 2] gets the place of each row's first sums, and of how many pieces they are.
     """
     take_turn(OVERLAP)
     place = tl.arange(0, ROWS)
@@ -44,7 +44,8 @@ def cut_contexts(
     share = tl.cdiv(tl.sum(length - low + tl.where(head, shared, 0), 0), target)
     count, each = _equal(length - low, share, UNIT)
     count = tl.where(valid, count, 0)
-    parts, span = _equal(shared, tl.maximum(share, tl.cdiv(tl.sum(shared, 0), target * SPREAD)), UNIT)
+    most_even = tl.cdiv(tl.sum(tl.where(head, shared, 0), 0), target)
+    parts, span = _equal(shared, tl.maximum(most_even, tl.cdiv(tl.sum(shared, 0), target * SPREAD)), UNIT)
     parts = tl.where(shared > 0, parts, 0)
     first = tl.cumsum(parts + count, 0) - parts - count
     if tl.program_id(0) == 0:
