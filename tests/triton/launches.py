@@ -46,7 +46,7 @@ def chip(target: str, processors: int = 132) -> Chip:
     if target in CHIPS:
         return CHIPS[target].chip(processors)
     capability = divmod(int(target.removeprefix("sm_")), 10)
-    return Chip(processors, target in OVERLAPS, tuning_of(capability, SHARED[target]))
+    return Chip(processors, target in OVERLAPS, tuning_of(capability, SHARED[target]), pairs=True)
 
 
 def ops_for(target: str, spec: OpSpec) -> Ops:
@@ -136,7 +136,8 @@ def decode_with(chip: Chip, scheme: Scheme) -> None:
     ops = bind(TritonKernels(chip).kernels(spec), spec)
     coded = prepare_codes(quantize(weight(256, 1024), scheme), chip.float8)
     library = chip.library_codes and scheme.format == "fp8"  # torch has no such product on the host
-    for tokens in (1, 64) if library else (1, 64, 128):
+    several = (1, 64, 128, 256) if scheme.bits == 4 else (1, 64, 128)
+    for tokens in (1, 64) if library else several:
         ops.linear(torch.zeros(tokens, 1024, dtype=torch.bfloat16), coded, None)
     if scheme.bits == 8:
         x = torch.zeros(64, 1024, dtype=torch.bfloat16)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+import triton
+import triton.language as tl
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.triton.mode import require_triton
 
 require_triton(interpreted=True)
@@ -14,12 +18,18 @@ from anychip.testing.compare import normalized_error
 from anychip.triton.chip import Chip
 from anychip.triton.codes import CodedLinear, Codes, pack, prepare_codes, without_negative_zero
 from anychip.triton.linear import Linears
+from anychip.triton.programs import nibbles
 from anychip.triton.rows import Rows
 from anychip.weights.quantize import fits, quantize
 from anychip.weights.scheme import Scheme, schemes
 from anychip.weights.weight import Weight
 
-SCHEMES = [scheme for name in ("int4", "int8", "fp8") for scheme in schemes(name) if scheme.group_size != 64]
+SCHEMES = [
+    scheme
+    for name in ("int4", "int8", "fp8")
+    for scheme in schemes(name)
+    if scheme.group_size != 64 or scheme.zero_points
+]
 TIGHT = 2e-6
 LIMITS = {"int8": 2e-2, "fp8": 6e-2}
 """Of activations in 8 bits."""
@@ -41,12 +51,72 @@ def case(
     return linear.linear(x, codes, bias), reference(x, weight, bias), codes.values
 
 
-@pytest.mark.parametrize("tokens", [1, 5])
+@given(rows=st.integers(1, 40), words=st.integers(1, 50), seed=st.integers(0, 99))
+@settings(max_examples=30, deadline=None)
+def test_packing_loses_nothing(rows: int, words: int, seed: int) -> None:
+    """Nibbles q and q + 4 of a word are two neighbours among 32 inputs; those that are not there are 0."""
+    codes = torch.randint(0, 16, (rows, 8 * words), generator=torch.Generator().manual_seed(seed))
+    packed = pack(codes)
+    assert packed.shape == (-(-words // 16), rows, 16)
+    nibbles = torch.stack([packed >> shift & 15 for shift in range(0, 32, 4)], -1)  # [C, N, 16, 8]
+    planes = nibbles.unflatten(-1, (2, 4)).permute(1, 0, 4, 2, 3).reshape(rows, -1)
+    assert torch.equal(planes[:, : codes.shape[1]].long(), codes)
+    assert not planes[:, codes.shape[1] :].any()
+
+
+@pytest.mark.parametrize("tokens", [1, 20])
 @pytest.mark.parametrize("scheme", SCHEMES, ids=str)
 def test_few_tokens(scheme: Scheme, tokens: int) -> None:
     ours, wanted, _ = case(scheme, tokens, 256 if scheme.group_size > 32 else 160)
     rounded = tokens > 1 and scheme.bits == 8 and scheme.group_size == 0
     assert normalized_error(ours, wanted) < (LIMITS[scheme.format] if rounded else TIGHT)
+
+
+@pytest.mark.parametrize("columns", [160, 168, 384])
+def test_a_scale_may_serve_a_whole_row(columns: int) -> None:
+    scheme = Scheme("int4", 4, columns, True, "none")
+    ours, wanted, _ = case(scheme, 3, columns)
+    assert normalized_error(ours, wanted) < TIGHT
+
+
+@triton.jit
+def masked(words, exponent: tl.constexpr):
+    return (words & 0x000F000F) | exponent
+
+
+@triton.jit
+def widened(half):
+    return (half & 0xFFFF).to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
+
+
+@triton.jit
+def narrowed(number):
+    return number.to(tl.float16).to(tl.int16, bitcast=True).to(tl.int32) & 0xFFFF
+
+
+@triton.jit
+def fused(a, b, c, half: tl.constexpr):
+    b, c = tl.zeros_like(a) + b, tl.zeros_like(a) + c
+    low = narrowed(widened(a) * widened(b) + widened(c))
+    return low | (narrowed(widened(a >> 16) * widened(b >> 16) + widened(c >> 16)) << 16)
+
+
+@triton.jit
+def pair(number, half: tl.constexpr):
+    return narrowed(number) | (narrowed(number) << 16)
+
+
+@pytest.mark.parametrize("scheme", [scheme for scheme in SCHEMES if scheme.bits == 4], ids=str)
+def test_arithmetic_on_pairs(scheme: Scheme, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVIDIA's instructions, which the interpreter lacks, in Triton's words; it has no bfloat16 either."""
+    for name, program in (("_masked", masked), ("_fused", fused), ("_pair", pair)):
+        monkeypatch.setattr(nibbles, name, program)
+    weight = quantize(random_weight(torch.Generator().manual_seed(5), 80, 384, "float32"), scheme)
+    codes = prepare_codes(weight).prepared
+    assert isinstance(codes, Codes)
+    x = torch.randn(5, 384, generator=torch.Generator().manual_seed(6)).half()
+    ours = CodedLinear(Chip(6, pairs=True)).linear(x, codes, None)
+    assert normalized_error(ours, reference(x.float(), weight, None)) < 1e-3
 
 
 def test_a_weight_in_the_other_dialect_of_8_bit_floats_means_the_same() -> None:

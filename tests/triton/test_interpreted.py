@@ -129,6 +129,15 @@ def test_codes_count_with_their_scales(dtype: str, cache: str, options: dict[str
     assert normalized_error(step.attend(ours, step.inputs), right) > 10 * TOLERANCE[dtype]
 
 
+def test_values_of_very_different_sizes_keep_their_weights() -> None:
+    """Their scales are a part of the weights' exponents; values of zero have a scale of zero, and count in the mass."""
+    step = Step("float16", cache="fp8")
+    sizes = torch.randint(-6, 7, (len(step.v), 1, 1), generator=torch.Generator().manual_seed(4))
+    step.v = step.v * 2.0**sizes
+    step.v[::3] = 0
+    assert step.error() < TOLERANCE["float16"]
+
+
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize(
     "options", [{}, {"window": 100}, {"softcap": 3.0, "sinks": True}], ids=["plain", "window", "softcap and sinks"]

@@ -25,6 +25,9 @@ class Chip:
     library_codes: bool = True
     """Whether torch's library multiplies matrices of 8-bit integers, and of 8-bit floats with a scale a row."""
 
+    pairs: bool = False
+    """Whether it has NVIDIA's arithmetic on two 16-bit numbers in one register (compute capability 8.0 and newer)."""
+
     @property
     def order(self) -> dict[str, bool]:
         """Arguments of every launch."""

@@ -9,23 +9,20 @@ from torch.nn import functional
 
 from anychip.errors import UserError
 from anychip.triton.chip import Chip
-from anychip.triton.programs.codes import (
-    multiply_bytes,
-    multiply_nibbles,
-    multiply_rounded,
-    scale_sums,
-    unpack,
-)
+from anychip.triton.programs.codes import multiply_bytes, multiply_rounded, scale_sums
+from anychip.triton.programs.nibbles import multiply_nibbles, unpack
 from anychip.triton.rounding import Rounded, round_tokens
 from anychip.triton.rows import BLOCK, unit_stride
-from anychip.triton.shapes import ThinShape, code_shape
+from anychip.triton.shapes import ThinShape, code_shape, packed_shape
 from anychip.triton.split import Counters, partial_sums
 from anychip.weights.weight import Weight
 
-IN_WORD = 8
-"""Codes of four bits in a word."""
+CHUNK, PLANE = 128, 32
+"""Inputs of 16 words of a row, and of a pair of their nibbles; see programs/nibbles.py."""
 THIN = 64
 """Most tokens for which reading the codes is all the work."""
+UNPACKED = 64
+"""Rows of a program that unpacks."""
 MANY_TOKENS = 128
 """Tokens of a program's tile where there are more, and no library takes them."""
 ALIGNED = 16
@@ -39,11 +36,11 @@ NEGATIVE_ZERO = 0x80
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """A prepared weight: packed words [N, W] int32 or codes [N, K] of 8 bits, and what they mean."""
+    """A prepared weight: packed words [C, N, 16] int32 or codes [N, K] of 8 bits, and what they mean."""
 
     values: torch.Tensor
     scale: torch.Tensor
-    """[N, G]."""
+    """[N, G], or [G, N] where packed; zero points likewise."""
     zero_point: torch.Tensor | None
     group_size: int
     columns: int
@@ -53,6 +50,11 @@ class Codes:
     def packed(self) -> bool:
         """Whether a word holds eight codes."""
         return self.values.dtype == torch.int32
+
+    @property
+    def rows(self) -> int:
+        """N."""
+        return self.values.shape[1 if self.packed else 0]
 
     @property
     def by_row(self) -> bool:
@@ -72,13 +74,14 @@ def prepare_codes(weight: Weight, float8: torch.dtype = torch.float8_e4m3fn) -> 
             f"Experts in {quantization.format} with a scale for each group of inputs have no kernels on this device.",
             "Leave out --quantization-group-size, or choose a --dtype.",
         )
-    values, scale = weight.values, quantization.scale
+    values, scale, zero_point = weight.values, quantization.scale, quantization.zero_point
     if quantization.bits == 4:
-        values = pack(values + 8 if quantization.zero_point is None else values)
+        values, scale = pack(values + 8 if zero_point is None else values), scale.t().contiguous()
+        zero_point = None if zero_point is None else zero_point.t().contiguous()
     elif values.dtype == torch.float8_e4m3fn and float8 != values.dtype:
         values, scale = without_negative_zero(values), scale * 2
     group = quantization.group_size or weight.shape[1]
-    return weight.with_prepared(Codes(values, scale, quantization.zero_point, group, weight.shape[1]))
+    return weight.with_prepared(Codes(values, scale, zero_point, group, weight.shape[1]))
 
 
 def without_negative_zero(codes: torch.Tensor) -> torch.Tensor:
@@ -93,10 +96,14 @@ def without_negative_zero(codes: torch.Tensor) -> torch.Tensor:
 
 
 def pack(codes: torch.Tensor) -> torch.Tensor:
-    """Codes 0 to 15 [N, K], K a multiple of 8, as words [N, K / 8] int32; see programs/codes.py."""
-    shifts = torch.arange(0, 4 * IN_WORD, 4, device=codes.device, dtype=torch.int32)
-    parts = codes.to(torch.int32).view(len(codes), -1, IN_WORD) << shifts
-    return parts.sum(dim=2, dtype=torch.int32)  # no two share a bit
+    """Codes 0 to 15 [N, K] as words [K / 128, N, 16] int32; see programs/nibbles.py. Inputs behind K are 0."""
+    rows, columns = codes.shape
+    chunks = functional.pad(codes.to(torch.uint8), (0, -columns % CHUNK)).view(rows, -1, CHUNK // PLANE, PLANE // 2, 2)
+    words = torch.zeros(chunks.shape[1], rows, PLANE // 2, dtype=torch.int32, device=codes.device)
+    for pair in range(CHUNK // PLANE):
+        for half in range(2):  # in turn, so that little memory is taken
+            words |= chunks[:, :, pair, :, half].transpose(0, 1).int() << (4 * pair + 16 * half)
+    return words
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +118,7 @@ class CodedLinear:
         x = unit_stride(x)
         if self.rounds(weight, x.shape[0], x.dtype):
             return self.multiply(round_tokens(self.chip, x, weight.values.dtype), weight, bias)
-        if x.shape[0] <= THIN:
+        if x.shape[0] <= (self.chip.tuning.codes_packed_tokens if weight.packed else THIN):
             return self._thin(x, weight, bias)
         return functional.linear(x, self.dequantize(weight, x.dtype), bias)
 
@@ -127,7 +134,7 @@ class CodedLinear:
         """Both sides in 8 bits: one scale a token, one a row. x [T, K] -> [T, N]."""
         tokens = x.codes.shape[0]
         if tokens <= THIN:
-            shape = code_shape(self.chip, tokens, weight.values.shape[0], weight.columns, packed=False)
+            shape = code_shape(self.chip, tokens, weight.values.shape[0], weight.columns)
             return self._multiply_rounded(x, weight, bias, shape)
         if self.chip.library_codes:
             return self._library(x, weight, bias)
@@ -139,11 +146,11 @@ class CodedLinear:
         if not weight.packed:
             groups = weight.values.to(torch.float32).view(len(weight.values), -1, weight.group_size)
             return (groups * weight.scale.float().unsqueeze(-1)).view(weight.values.shape).to(dtype)
-        rows, columns = weight.values.shape[0], weight.columns
+        rows, columns = weight.rows, weight.columns
         out = torch.empty(rows, columns, dtype=dtype, device=weight.values.device)
-        unpack[(-(-rows // 16), -(-columns // 256))](
-            weight.values, weight.scale, weight.zero_point, out, weight.scale.stride(0), rows, K=columns,
-            GROUP=weight.group_size, ZEROS=weight.zero_point is not None, BLOCK_N=16, BLOCK_K=256, **self.chip.order,
+        unpack[(-(-rows // UNPACKED), len(weight.values))](
+            weight.values, weight.scale, weight.zero_point, out, N=rows, K=columns, GROUP=weight.group_size,
+            ZEROS=weight.zero_point is not None, BLOCK_N=UNPACKED, **self.chip.order,
         )  # fmt: skip
         return out
 
@@ -162,14 +169,14 @@ class CodedLinear:
         return out
 
     def _nibbles(self, x: torch.Tensor, weight: Codes, bias: torch.Tensor | None) -> torch.Tensor:
-        tokens, rows = x.shape[0], weight.values.shape[0]
-        shape = code_shape(self.chip, tokens, rows, weight.columns, packed=True)
+        tokens, rows = x.shape[0], weight.rows
+        shape = packed_shape(self.chip, tokens, rows, weight.columns)
         out = torch.empty(tokens, rows, dtype=x.dtype, device=x.device)
-        multiply_nibbles[(shape.tiles(rows), shape.split)](
+        multiply_nibbles[(shape.tiles(rows), shape.split, -(-tokens // shape.tokens))](
             x, weight.values, weight.scale, weight.zero_point, bias, out, partial_sums(shape, rows, x.device),
-            self.counters.on(x.device), tokens, x.stride(0), weight.scale.stride(0), N=rows, K=weight.columns,
-            GROUP=weight.group_size, ZEROS=weight.zero_point is not None, BIAS=bias is not None, **shape.launch,
-            **self.chip.order,
+            self.counters.on(x.device), tokens, x.stride(0), N=rows, K=weight.columns, GROUP=weight.group_size,
+            ZEROS=weight.zero_point is not None, BIAS=bias is not None, PAIRS=self.chip.pairs and x.dtype.itemsize == 2,
+            **shape.launch, **self.chip.order,
         )  # fmt: skip
         return out
 

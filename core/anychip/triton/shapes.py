@@ -60,12 +60,23 @@ def vector_shape(tuning: Tuning, inputs: int, gated: bool, normed: bool) -> dict
     return {"BLOCK_N": 4, "BLOCK_K": min(512, depth), "num_warps": few}
 
 
-def code_shape(chip: Chip, tokens: int, rows: int, inputs: int, packed: bool) -> ThinShape:
-    """For codes: a tile holds twice or four times the inputs of one of 16-bit numbers, so that as much is under way."""
-    columns = 1 if tokens == 1 else max(MIN_TOKENS, 1 << (tokens - 1).bit_length())
-    several = chip.tuning.codes_packed if packed else chip.tuning.codes_bytes
-    tile = chip.tuning.codes_vector if tokens == 1 else several
+def code_shape(chip: Chip, tokens: int, rows: int, inputs: int) -> ThinShape:
+    """For codes of 8 bits: a tile holds twice the inputs of one of 16-bit numbers, so that as much is under way."""
+    columns, tile = max(MIN_TOKENS, 1 << (tokens - 1).bit_length()), chip.tuning.codes_bytes
     tiles, split = -(-rows // tile.rows), 1
     while tiles * split * 2 <= 3 * chip.processors and inputs // (tile.inputs * split * 2) >= 2:
         split *= 2
     return ThinShape(tile.rows, columns, tile.inputs, split, tile.launch(columns > MANY))
+
+
+def packed_shape(chip: Chip, tokens: int, rows: int, inputs: int) -> ThinShape:
+    """For codes of 4 bits: split until there are three programs a processor, while one keeps two chunks of inputs."""
+    columns = max(MIN_TOKENS, 1 << (tokens - 1).bit_length())
+    tile = chip.tuning.codes_packed
+    if columns > MANY:
+        tile = chip.tuning.codes_packed_many or tile
+    tiles, chunks, split = -(-rows // tile.rows), -(-inputs // tile.inputs), 1
+    while tiles * split * 2 <= 4 * chip.processors and chunks >= 4 * split:
+        split *= 2
+    split = -(-chunks // -(-chunks // split))  # none is left without input
+    return ThinShape(tile.rows, columns, tile.inputs, split, tile.launch())

@@ -97,10 +97,12 @@ class Tuning:
     experts_down: WeightTile | None = None
     """The products behind them, in the same blocks."""
     experts_float32: WeightTile = WeightTile(32, 32, 4, 2)
-    codes_vector: WeightTile = WeightTile(4, 512, 4, 4)
-    """Quantized weights and one token, without a matrix instruction."""
-    codes_packed: WeightTile = WeightTile(64, 128, 8, 2)
-    """Four bits a code, some tokens."""
+    codes_packed: WeightTile = WeightTile(64, 128, 4, 2)
+    """Quantized weights of four bits a code, up to 32 tokens; the inputs are those of the packing."""
+    codes_packed_many: WeightTile | None = None
+    """More of them, if it is another."""
+    codes_packed_tokens: int = 64
+    """Most tokens for which they are multiplied as they are, not unpacked."""
     codes_bytes: WeightTile = WeightTile(64, 256, 4, 2)
     codes_many: WeightTile = WeightTile(128, 128, 8, 2)
     """Eight bits a code and many tokens, where no library takes them."""

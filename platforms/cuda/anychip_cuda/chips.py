@@ -14,13 +14,15 @@ HAS_FP8 = (8, 9)
 """Compute capability from which there is arithmetic on 8-bit floats."""
 OVERLAPS = (9, 0)
 """Compute capability from which a kernel may start before the one it waits for has ended."""
+PAIRS = (8, 0)
+"""Compute capability from which there is arithmetic on two bfloat16 numbers at once."""
 ROOMY = 128 * 1024
 """Bytes of shared memory that the tiles measured on an H200 may take."""
 
 H200 = Tuning(
     waves=2,
     context=Tile(16, 64, 4, 2),
-    context_coded=Tile(16, 64, 4, 4),
+    context_coded=Tile(16, 128, 4, 2),
     context_float32=Tile(16, 32, 8, 2),
     context_crowd=(Tile(16, 64, 4, 4), Tile(64, 64, 4, 3)),
     context_many=(Tile(16, 64, 4, 3), Tile(64, 32, 4, 3)),
@@ -41,7 +43,9 @@ H200 = Tuning(
     experts_many=WeightTile(128, 64, 8, 3),
     experts_gated=WeightTile(128, 64, 8, 4),
     experts_down=WeightTile(256, 64, 8, 4),
-    codes_packed=WeightTile(64, 128, 8, 4),
+    codes_packed=WeightTile(64, 128, 4, 4),
+    codes_packed_many=WeightTile(128, 128, 8, 3),
+    codes_packed_tokens=128,
     codes_bytes=WeightTile(64, 256, 4, 4),
 )
 A100 = replace(
@@ -66,10 +70,19 @@ SMALL = replace(
     experts_few=WeightTile(64, 64, 4, 4),
     experts_some=WeightTile(64, 64, 4, 4),
     experts_many=WeightTile(64, 64, 4, 3),
+    codes_packed_many=WeightTile(64, 128, 4, 3),
+    codes_packed_tokens=64,
 )
 """For chips with about 100 KiB: not measured."""
-B200 = replace(H200, codes_bytes=WeightTile(64, 256, 8, 4), experts_down=WeightTile(128, 64, 8, 4))
-"""For compute capability 10.0, where products of 8 bits spill with 4 warps, and larger tiles do: not measured."""
+B200 = replace(
+    H200,
+    codes_bytes=WeightTile(64, 256, 8, 4),
+    codes_packed_many=None,
+    codes_packed_tokens=64,
+    experts_down=WeightTile(128, 64, 8, 4),
+)
+"""For compute capability 10.0, where products of 8 bits spill with 4 warps, larger tiles do, and large ones of 4 bits
+do not fit its memory for sums: not measured."""
 
 
 def tuning_of(capability: tuple[int, int], shared_memory: int) -> Tuning:
@@ -86,7 +99,8 @@ def chip_of(device: torch.device) -> Chip:
     properties = torch.cuda.get_device_properties(device)
     shared_memory: int = properties.shared_memory_per_block_optin  # type: ignore[attr-defined]  # the stub lacks it
     capability = properties.major, properties.minor
-    return Chip(properties.multi_processor_count, capability >= OVERLAPS, tuning_of(capability, shared_memory))
+    tuning = tuning_of(capability, shared_memory)
+    return Chip(properties.multi_processor_count, capability >= OVERLAPS, tuning, pairs=capability >= PAIRS)
 
 
 def formats_of(capability: tuple[int, int]) -> tuple[str, ...]:

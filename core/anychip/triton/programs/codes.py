@@ -1,71 +1,10 @@
-"""Products with weights that are kept as codes: 8-bit integers or floats, or 4-bit integers packed eight a word.
-
-Word j of a row holds the codes of inputs 8 j to 8 j + 7, the first in its lowest bits. Codes become numbers by setting
-them as the low bits of 2^23, which costs less than a conversion.
-"""
+"""Products with weights that are kept as codes of 8 bits: integers or floats."""
 
 import triton
 import triton.language as tl
 
 from anychip.triton.programs.order import let_next_start, take_turn, wait_for_previous
 from anychip.triton.programs.thin import joined
-
-MAGIC = tl.constexpr(0x4B000000)
-SHIFTED = tl.constexpr(8388608.0)
-SYMMETRIC = tl.constexpr(8.0)
-
-
-@triton.jit(do_not_specialize=["num_tokens"])
-def multiply_nibbles(
-    x, words, scales, zeros, bias, out, partial, counters, num_tokens, stride_x, stride_s, N: tl.constexpr, K:
-    tl.constexpr, GROUP: tl.constexpr, ZEROS: tl.constexpr, BIAS: tl.constexpr, OVERLAP: tl.constexpr, SPLIT:
-    tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-):  # fmt: skip
-    """y [T, N] = x [T, K] W^T for T <= BLOCK_T, with words [N, K / 8]. BLOCK_T 1: sums without a matrix instruction."""
-    let_next_start(OVERLAP)
-    wait_for_previous(OVERLAP)
-    tile, part = tl.program_id(0), tl.program_id(1)
-    rows, columns = tile * BLOCK_N + tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_K)
-    lines = tl.minimum(rows, N - 1).to(tl.int64)
-    tokens = tl.arange(0, BLOCK_T)
-    share: tl.constexpr = (K + SPLIT * BLOCK_K - 1) // (SPLIT * BLOCK_K) * BLOCK_K
-    total = tl.zeros((BLOCK_N, BLOCK_K if BLOCK_T == 1 else BLOCK_T), tl.float32)
-    for start in range(part * share, tl.minimum(part * share + share, K), BLOCK_K):
-        value = numbers(words, scales, zeros, lines, start, stride_s, K, GROUP, ZEROS, BLOCK_N, BLOCK_K)
-        column = start + columns
-        if BLOCK_T == 1:
-            total += value * tl.load(x + column, column < K, other=0.0).to(tl.float32)[None, :]
-        else:
-            sources = x + tl.minimum(tokens, num_tokens - 1)[:, None] * stride_x + column[None, :]
-            z = tl.load(sources, (column < K)[None, :], other=0.0)
-            total = tl.dot(value.to(z.dtype), tl.trans(z), total, input_precision="ieee")
-    if BLOCK_T == 1:
-        total = tl.sum(total, 1)[:, None]
-    if SPLIT > 1:
-        size: tl.constexpr = ((N + BLOCK_N - 1) // BLOCK_N) * BLOCK_N * BLOCK_T
-        offsets = rows[:, None] * BLOCK_T + tokens[None, :]
-        if not is_last(partial + part * size + offsets, total, counters + tile, SPLIT):
-            return
-        total = joined(partial + offsets, size, SPLIT)
-    _store(total, bias, out, rows, tokens, num_tokens, N, BIAS)
-
-
-@triton.jit
-def numbers(
-    words, scales, zeros, lines, start, stride_s, K: tl.constexpr, GROUP: tl.constexpr, ZEROS: tl.constexpr, BLOCK_N:
-    tl.constexpr, BLOCK_K: tl.constexpr,
-):  # fmt: skip
-    """What the codes of inputs `start` to start + BLOCK_K mean, [BLOCK_N, BLOCK_K] float32; 0 behind the last one."""
-    word = start // 8 + tl.arange(0, BLOCK_K // 8)
-    packed = tl.load(words + lines[:, None] * (K // 8) + word[None, :], (word < K // 8)[None, :], other=0)
-    codes = ((packed[:, :, None] >> (tl.arange(0, 8) * 4)[None, None, :]) & 15) | MAGIC
-    value = tl.reshape(codes.to(tl.float32, bitcast=True), (BLOCK_N, BLOCK_K // GROUP, GROUP)) - SHIFTED
-    group = start // GROUP + tl.arange(0, BLOCK_K // GROUP)
-    factors = lines[:, None] * stride_s + group[None, :]
-    inside = (group < K // GROUP)[None, :]
-    value -= tl.load(zeros + factors, inside, other=0.0).to(tl.float32)[:, :, None] if ZEROS else SYMMETRIC
-    value *= tl.load(scales + factors, inside, other=0.0).to(tl.float32)[:, :, None]
-    return tl.reshape(value, (BLOCK_N, BLOCK_K))
 
 
 @triton.jit(do_not_specialize=["num_tokens"])
@@ -74,7 +13,7 @@ def multiply_rounded(
     tl.constexpr, OVERLAP: tl.constexpr, SPLIT: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K:
     tl.constexpr,
 ):  # fmt: skip
-    """The same with both sides in 8 bits: a scale a token, x_scales [T], and a scale a row, scales [N].
+    """y [T, N] = x [T, K] W^T with both sides in 8 bits: a scale a token, x_scales [T], and a scale a row, scales [N].
 
     With SPLIT 1 there may be more tokens than BLOCK_T, a program for each block of them.
     """
@@ -103,7 +42,7 @@ def multiply_rounded(
         summed = total.to(tl.float32)
     summed *= tl.load(scales + rows, rows < N, other=0.0).to(tl.float32)[:, None]
     summed *= tl.load(x_scales + tokens, tokens < num_tokens, other=0.0)[None, :]
-    _store(summed, bias, out, rows, tokens, num_tokens, N, BIAS)
+    store_product(summed, bias, out, rows, tokens, num_tokens, N, BIAS)
 
 
 @triton.jit
@@ -123,7 +62,7 @@ def multiply_bytes(
     x, codes, scales, bias, out, num_tokens, stride_x, stride_s, N: tl.constexpr, K: tl.constexpr, GROUP: tl.constexpr,
     BIAS: tl.constexpr, OVERLAP: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """The same for codes [N, K] of 8 bits and numbers x; with GROUP = K the scale is applied once, to the sums."""
+    """The same for numbers x and codes [N, K]; with GROUP = K the scale is applied once, to the sums."""
     let_next_start(OVERLAP)
     wait_for_previous(OVERLAP)
     rows, columns = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_K)
@@ -147,30 +86,16 @@ def multiply_bytes(
         total = tl.sum(total, 1)[:, None]
     if GROUP == K:
         total *= tl.load(scales + inside * stride_s).to(tl.float32)
-    _store(total, bias, out, rows, tokens, num_tokens, N, BIAS)
+    store_product(total, bias, out, rows, tokens, num_tokens, N, BIAS)
 
 
 @triton.jit
-def _store(total, bias, out, rows, tokens, num_tokens, N: tl.constexpr, BIAS: tl.constexpr):
+def store_product(total, bias, out, rows, tokens, num_tokens, N: tl.constexpr, BIAS: tl.constexpr):
+    """Sums [BLOCK_N, BLOCK_T] of some rows, plus a bias, to out [T, N]."""
     if BIAS:
         total += tl.load(bias + rows, rows < N, other=0.0).to(tl.float32)[:, None]
     inside = (rows < N)[:, None] & (tokens < num_tokens)[None, :]
     tl.store(out + tokens.to(tl.int64)[None, :] * N + rows[:, None], total.to(out.dtype.element_ty), inside)
-
-
-@triton.jit
-def unpack(
-    words, scales, zeros, out, stride_s, N, K: tl.constexpr, GROUP: tl.constexpr, ZEROS: tl.constexpr, OVERLAP:
-    tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-):  # fmt: skip
-    """Packed codes as numbers, out [N, K]."""
-    take_turn(OVERLAP)
-    rows, start = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N), tl.program_id(1) * BLOCK_K
-    lines = tl.minimum(rows, N - 1).to(tl.int64)
-    value = numbers(words, scales, zeros, lines, start, stride_s, K, GROUP, ZEROS, BLOCK_N, BLOCK_K)
-    columns = start + tl.arange(0, BLOCK_K)
-    inside = (rows < N)[:, None] & (columns < K)[None, :]
-    tl.store(out + lines[:, None] * K + columns[None, :], value.to(out.dtype.element_ty), inside)
 
 
 @triton.jit

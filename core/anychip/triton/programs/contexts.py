@@ -14,7 +14,7 @@ Putting them together in the last program of a row to finish was slower: one pro
 import triton
 import triton.language as tl
 
-from anychip.triton.programs.fold import LOWEST, begin_softmax, blocks_of, fold
+from anychip.triton.programs.fold import LOWEST, begin_softmax, blocks_of, fold, suited
 from anychip.triton.programs.order import take_turn
 from anychip.triton.programs.plan import PIECE
 from anychip.triton.programs.sharing import SHARER
@@ -113,6 +113,8 @@ def _fold_piece(
 ):  # fmt: skip
     """Sums, highest score and mass of a piece's keys, for a tile of queries."""
     begin, end = tl.load(line + 1), tl.load(line + 2)
+    if CODED:
+        queries, scale = suited(queries, scale, k_cache.dtype.element_ty)
     highest, mass = begin_softmax(sinks, heads, held, SINKS)
     if SINKS:  # only the first piece counts it
         number = tl.load(line + 3)

@@ -4,6 +4,9 @@ import triton
 import triton.language as tl
 
 LOWEST = tl.constexpr(-1.0e30)
+SMALLEST = tl.constexpr(1.0e-30)
+EXPONENT = tl.constexpr(0x7F800000)
+TINY = tl.constexpr(0x21800000)  # the bits of 2^-60
 LOG2_E = tl.constexpr(1.4426950408889634)
 
 
@@ -39,13 +42,22 @@ def fold(
         scores = tl.where(visible, scores, LOWEST)
     if BOUNDED:
         scores = tl.where(within[None, :], scores, LOWEST)
+    if CODED:
+        # The power of two in a value's scale joins its weight's exponent, so that the largest is 1, in float16 too.
+        sizes = tl.load(v_scale + entry, within, other=1.0)
+        bits = tl.maximum(sizes.to(tl.int32, bitcast=True) & EXPONENT, TINY)
+        scores += ((bits >> 23) - 127).to(tl.float32)[None, :]
+        inverse = (0x7F000000 - bits).to(tl.float32, bitcast=True)
     higher = tl.maximum(highest, tl.max(scores, 1))
     weights = tl.exp2(scores - higher[:, None])
     shrink = tl.exp2(highest - higher)
-    mass = mass * shrink + tl.sum(weights, 1)
-    v = _read(v_cache + offsets, within, dims, BOUNDED, D, BLOCK_D).to(q.dtype)
     if CODED:
-        weights *= tl.load(v_scale + entry, within, other=0.0)[None, :]
+        mass = mass * shrink + tl.sum(weights * inverse[None, :], 1)
+        weights *= (sizes * inverse)[None, :]
+        v = _read_pairs(v_cache, entry, within, q.dtype, BOUNDED, D, BLOCK_D)
+    else:
+        mass = mass * shrink + tl.sum(weights, 1)
+        v = _read(v_cache + offsets, within, dims, BOUNDED, D, BLOCK_D).to(q.dtype)
     total = tl.dot(weights.to(q.dtype), v, total * shrink[:, None], input_precision="ieee")
     return total, higher, mass
 
@@ -73,6 +85,22 @@ def _read(pointers, within, dims, BOUNDED: tl.constexpr, D: tl.constexpr, BLOCK_
 
 
 @triton.jit
+def _read_pairs(
+    codes, entry, within, TYPE: tl.constexpr, BOUNDED: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr
+):
+    """Codes [BLOCK_N, BLOCK_D] as numbers, read two at a time.
+
+    So they become numbers where they were read to, before they go where a matrix instruction wants them: it wants a key
+    and the next one in one register, which costs an instruction a code as long as they have 8 bits.
+    """
+    pair = tl.arange(0, BLOCK_D // 2)
+    pointers = codes.to(tl.pointer_type(tl.int16), bitcast=True) + entry[:, None] * (D // 2) + pair[None, :]
+    both = _read(pointers, within, pair, BOUNDED, D // 2, BLOCK_D // 2)
+    low, high = both.to(tl.int8), (both >> 8).to(tl.int8)
+    return tl.reshape(tl.join(low, high), (both.shape[0], BLOCK_D)).to(codes.dtype.element_ty, bitcast=True).to(TYPE)
+
+
+@triton.jit
 def begin_softmax(sinks, heads, valid, SINKS: tl.constexpr):
     """Highest score and mass before any key: a sink is a score without a value."""
     if SINKS:
@@ -82,3 +110,18 @@ def begin_softmax(sinks, heads, valid, SINKS: tl.constexpr):
         highest = tl.full(heads.shape, LOWEST, tl.float32)
         mass = tl.zeros(heads.shape, tl.float32)
     return highest, mass
+
+
+@triton.jit
+def suited(queries, scale, CODES: tl.constexpr):
+    """Queries [M, D] in the type that codes become, and what products are multiplied by.
+
+    Floats of 8 bits become float16 at half an instruction each, bfloat16 at several. Queries are scaled by a power of
+    two so that the largest of a line stays below 1, and nothing is lost but what is 2^-24 of that.
+    """
+    if tl.int8 != CODES and queries.dtype == tl.bfloat16:
+        largest = tl.maximum(tl.max(tl.abs(queries.to(tl.float32)), 1), SMALLEST)
+        power = tl.ceil(tl.log2(largest))[:, None]
+        return (queries.to(tl.float32) * tl.exp2(-power)).to(tl.float16), scale * tl.exp2(power)
+    else:
+        return queries, scale

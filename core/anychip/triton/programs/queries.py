@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from anychip.triton.programs.fold import begin_softmax, blocks_of, fold
+from anychip.triton.programs.fold import begin_softmax, blocks_of, fold, suited
 from anychip.triton.programs.order import take_turn
 from anychip.triton.programs.plan import PIECE
 
@@ -33,6 +33,8 @@ def attend_queries(
     position = tl.where(held, position, begin)
     offsets = token.to(tl.int64)[:, None] * stride_qt + heads[:, None] * stride_qh + dims[None, :]
     queries = tl.load(q + offsets, valid, other=0.0)
+    if CODED:
+        queries, scale = suited(queries, scale, k_cache.dtype.element_ty)
     highest, mass = begin_softmax(sinks, heads, held, SINKS)
     total = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
     table_row = table + row.to(tl.int64) * stride_table
