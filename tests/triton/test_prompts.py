@@ -11,6 +11,7 @@ require_triton(interpreted=True)
 from torch.nn.attention import SDPBackend
 
 from anychip.cache.storage import stored_as
+from anychip.engine.batch import NULL_BLOCK
 from anychip.ops.attention_cases import batch_inputs, shuffled_table
 from anychip.ops.bind import bind
 from anychip.ops.op import OpSpec
@@ -21,7 +22,7 @@ from anychip.testing.compare import normalized_error
 from anychip.triton.chip import Chip
 from anychip.triton.provider import TritonKernels
 from anychip.triton.rotary import Heads
-from anychip_cuda.prompts import MIN_TOKENS, PromptAttention, only_fresh
+from anychip_cuda.prompts import GRAIN, MIN_TOKENS, PromptAttention, only_fresh
 
 CHIP, KV_HEADS, DIM = Chip(6), 1, 16
 SPEC = OpSpec("float16", 64, 4, KV_HEADS, DIM, 100)
@@ -60,6 +61,21 @@ def test_fresh_prompts_see_their_own_tokens(rows: str, cache: str) -> None:
     got, wanted = ours.paged_attention(step.q, held, plan, 0.3), step.attend(bind({}, SPEC))
     assert normalized_error(got, wanted) < 3e-3
     assert normalized_error(got.roll(1, 0), wanted) > 0.1
+
+
+def test_what_lies_behind_a_prompt_does_not_matter() -> None:
+    """Numbers that are none, in the memory that its length is rounded up by."""
+    step, plain = Step(STEPS["one"], "auto"), bind(TritonKernels(CHIP).kernels(SPEC), SPEC)
+    ours = PromptAttention(plain.paged_attention, Heads(CHIP), SDPBackend.MATH)
+    held, plan = plain.new_cache(step.layer, step.blocks, 16, "cpu"), plain.plan_attention(step.inputs, step.layer, 16)
+    plain.kv_write(step.k, step.v, held, plan)
+    for plane in held.planes:
+        plane[NULL_BLOCK] = torch.nan
+    memory = torch.full((len(step.q) + GRAIN, *step.q.shape[1:]), torch.nan, dtype=step.q.dtype)
+    memory[: len(step.q)] = step.q
+    there = ours.paged_attention(memory[: len(step.q)], held, plan, 0.3)
+    assert torch.equal(there, ours.paged_attention(step.q, held, plan, 0.3))
+    assert torch.isfinite(there).all()
 
 
 def test_a_prompt_that_goes_on_is_not_fresh() -> None:

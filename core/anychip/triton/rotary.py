@@ -23,6 +23,8 @@ class Heads:
     """The ops of heads on one chip."""
 
     chip: Chip
+    behind: int = 0
+    """Lines of memory, whatever they hold, that follow turned queries."""
 
     def kv_write(self, k: torch.Tensor, v: torch.Tensor, cache: PagedCache, plan: PagedPlan) -> None:
         """See anychip.ops.attention.kv_write."""
@@ -64,7 +66,8 @@ class Heads:
         """See anychip.ops.composite.qk_norm_rope_kv_write."""
         q, k, v = unit_stride(q), unit_stride(k), unit_stride(v)
         tokens, heads, dim = q.shape
-        out, blocks, kv_heads = _empty(q), self._blocks(tokens), k.shape[1]
+        out = torch.empty(tokens + self.behind, heads, dim, dtype=q.dtype, device=q.device)[:tokens]
+        blocks, kv_heads = self._blocks(tokens), k.shape[1]
         prepare_heads[(-(-tokens // blocks["TOKENS"]), heads + 2 * kv_heads)](
             q, k, v, q_norm, k_norm, positions, cos_sin, plan.slots, out, cache.k, cache.v, cache.k_scale,
             cache.v_scale, eps, tokens, q.stride(0),

@@ -62,11 +62,7 @@ class PromptAttention:
         """One prompt, by what cuDNN has planned for its length rounded up: none of its tokens sees those behind it."""
         tokens, room = len(q), -(-len(q) // GRAIN) * GRAIN
         k, v = self.heads.read(cache, slots, room, q.dtype)
-        if room > tokens:
-            longer = q.new_empty(room, *q.shape[1:])
-            longer[:tokens] = q
-            q = longer
-        return self._attend(q, k, v, 1, scale)[:tokens]
+        return self._attend(_longer(q, room), k, v, 1, scale)[:tokens]
 
     def _attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, prompts: int, scale: float) -> torch.Tensor:
         """Prompts of one length, each by itself. q [T, N, D], k and v [T, M, D] -> [T, N, D]; none is copied."""
@@ -87,6 +83,16 @@ def cudnn_attends(device: torch.device) -> bool:
         return torch.backends.cuda.can_use_cudnn_attention(
             torch.backends.cuda.SDPAParams(q, k, k, None, 0.0, True, True)
         )
+
+
+def _longer(x: torch.Tensor, lines: int) -> torch.Tensor:
+    """x [t, N, D] and what lies behind it in memory, whatever that is, [lines, N, D]; a copy where it ends there."""
+    end = (x.storage_offset() + lines * x.stride(0)) * x.itemsize
+    if x.is_contiguous() and end <= x.untyped_storage().nbytes():
+        return x.as_strided((lines, *x.shape[1:]), x.stride())
+    longer = x.new_empty(lines, *x.shape[1:])
+    longer[: len(x)] = x
+    return longer
 
 
 def only_fresh(plan: PagedPlan) -> bool:
