@@ -35,9 +35,9 @@ from anychip_rocm.chips import CHIPS
 OPS = (
     "rms_norm", "add_rms_norm", "silu_mul", "gelu_mul", "embedding", "linear", "paged_attention", "route", "greedy",
     "sample", "take_highest", "take_drawn", "layer_norm", "ragged_attention", "apply_penalties", "count_tokens",
-    "add_bias", "mask_tokens", "gather_logprobs",
+    "add_bias", "mask_tokens",
 )  # fmt: skip
-SLOW_OPS = ("rope", "norm_linear", "gated_mlp", "kv_write", "qk_norm_rope_kv_write", "experts")
+SLOW_OPS = ("rope", "norm_linear", "gated_mlp", "kv_write", "qk_norm_rope_kv_write", "experts", "gather_logprobs")
 """In the interpreter, so on one shape: three query heads a cached head."""
 RAGGED = ((700, 1), (3, 1), (64, 1), (0, 1), (511, 1), (5, 70), (300, 9), (0, 2))
 """Contexts of one and of several pieces, queries of one and of several tiles."""
