@@ -85,7 +85,7 @@ def _attend_contexts(
     partial = torch.empty(contexts.sums, heads, dim, dtype=torch.float32, device=q.device)
     statistics = torch.empty(contexts.sums, heads, 2, dtype=torch.float32, device=q.device)
     table = plan.inputs.block_table
-    attend_contexts[(contexts.programs, kv_heads)](
+    attend_contexts[(kv_heads, contexts.programs)](
         q, cache.k, cache.v, cache.k_scale, cache.v_scale, table, contexts.pieces, contexts.sharers,
         contexts.row_pieces, out, partial, statistics, scoring.sinks, scoring.factor, scoring.softcap, q.stride(0),
         q.stride(1), table.stride(0), G=heads // kv_heads, D=dim, PAGE=plan.block_size, CODED=not cache.whole,

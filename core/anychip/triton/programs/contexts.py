@@ -8,7 +8,9 @@ What several rows share is read once for all of them, in pieces whose tile holds
     line of a tile      0 .. G-1          G .. 2G-1         ..
     query               heads of sharer   heads of the next ..
 
-Putting them together in the last program of a row to finish was slower: one processor then reads what many wrote.
+Programs of a piece follow one another, so those that several rows share, which take longest, all begin first, and those
+that have no piece come last. Putting pieces together in the last program of a row to finish was slower: one processor
+then reads what many wrote.
 """
 
 import triton
@@ -33,7 +35,7 @@ def attend_contexts(
     A tile has BLOCK_M lines for one token and SHARED_M for several; 0: none share.
     """
     take_turn(OVERLAP)
-    line = pieces + tl.program_id(0) * PIECE
+    line = pieces + tl.program_id(1) * PIECE
     first = tl.load(line)
     if first < 0:
         return
@@ -59,7 +61,7 @@ def _attend_alone(
     SOFTCAP: tl.constexpr, SINKS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, STAGES: tl.constexpr,
     BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    kv_head, kv_heads = tl.program_id(1), tl.num_programs(1)
+    kv_head, kv_heads = tl.program_id(0), tl.num_programs(0)
     members, dims = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_D)
     heads = kv_head * G + members
     valid = (members < G)[:, None] & (dims < D)[None, :]
@@ -86,7 +88,7 @@ def _attend_shared(
     CODED: tl.constexpr, SOFTCAP: tl.constexpr, SINKS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     STAGES: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    kv_head, kv_heads = tl.program_id(1), tl.num_programs(1)
+    kv_head, kv_heads = tl.program_id(0), tl.num_programs(0)
     member, dims = tl.arange(0, BLOCK_M) // G, tl.arange(0, BLOCK_D)
     heads = kv_head * G + tl.arange(0, BLOCK_M) % G
     held = member < members
@@ -126,8 +128,8 @@ def _fold_piece(
     for start in tl.range(begin, end, BLOCK_N, num_stages=STAGES):
         following = blocks_of(table_row, start + BLOCK_N, end, True, PAGE, BLOCK_N)
         total, highest, mass = fold(
-            queries, total, highest, mass, k_cache, v_cache, k_scale, v_scale, block, tl.program_id(1),
-            tl.num_programs(1), heads, start, end, scale, softcap, True, False, 0, SOFTCAP, CODED, PAGE, D, BLOCK_N,
+            queries, total, highest, mass, k_cache, v_cache, k_scale, v_scale, block, tl.program_id(0),
+            tl.num_programs(0), heads, start, end, scale, softcap, True, False, 0, SOFTCAP, CODED, PAGE, D, BLOCK_N,
             BLOCK_D,
         )  # fmt: skip
         block = following

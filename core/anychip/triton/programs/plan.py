@@ -44,8 +44,8 @@ def cut_contexts(
     share = tl.cdiv(tl.sum(length - low + tl.where(head, shared, 0), 0), target)
     count, each = _equal(length - low, share, UNIT)
     count = tl.where(valid, count, 0)
-    most_even = tl.cdiv(tl.sum(tl.where(head, shared, 0), 0), target)
-    parts, span = _equal(shared, tl.maximum(most_even, tl.cdiv(tl.sum(shared, 0), target * SPREAD)), UNIT)
+    least = tl.cdiv(tl.sum(tl.where(head, shared, 0), 0), target)
+    parts, span = _equal(shared, tl.maximum(least, tl.cdiv(tl.sum(shared, 0), target * SPREAD)), UNIT)
     parts = tl.where(shared > 0, parts, 0)
     first = tl.cumsum(parts + count, 0) - parts - count
     if tl.program_id(0) == 0:
