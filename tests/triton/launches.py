@@ -46,7 +46,8 @@ def chip(target: str, processors: int = 132) -> Chip:
     if target in CHIPS:
         return CHIPS[target].chip(processors)
     capability = divmod(int(target.removeprefix("sm_")), 10)
-    return Chip(processors, target in OVERLAPS, tuning_of(capability, SHARED[target]), pairs=True)
+    newer = target in OVERLAPS
+    return Chip(processors, newer, tuning_of(capability, SHARED[target]), pairs=True, descriptors=newer)
 
 
 def ops_for(target: str, spec: OpSpec) -> Ops:

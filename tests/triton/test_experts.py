@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from tests.triton.mode import require_triton
@@ -14,7 +16,8 @@ from anychip.ops.linear import random_weight
 from anychip.testing.compare import normalized_error
 from anychip.triton.chip import Chip
 from anychip.triton.codes import Codes, prepare_codes
-from anychip.triton.experts import CHUNK, VECTORS, Experts
+from anychip.triton.experts import CHUNK, VECTORS, WIDE, Experts
+from anychip.triton.tuning import Tuning, WeightTile
 from anychip.weights.quantize import quantize
 from anychip.weights.scheme import Scheme
 from anychip.weights.weight import Weight
@@ -70,6 +73,22 @@ def test_all_tokens_to_the_same_experts(tokens: int) -> None:
     assert normalized_error(ours, wanted) < LIMITS[""]
     wrong = reference.experts(x, *weights, shares, chosen.flip(1), "gelu_pytorch_tanh")
     assert normalized_error(ours, wrong) > 0.1  # negative control
+
+
+def test_wide_blocks_and_tiles_by_descriptor() -> None:
+    """In float16: what the interpreter makes of bfloat16 is wrong."""
+    wide = replace(Tuning(), experts_gated=WeightTile(32, 32, 4, 2), experts_down=WeightTile(64, 32, 4, 2))
+    gate_up, down = (replace(each, values=each.values.half()) for each in layer(""))
+    x, shares, chosen = inputs(300)
+    assert chosen.numel() >= WIDE * COUNT
+    wanted = reference.experts(
+        x, gate_up.dequantized(torch.float32), down.dequantized(torch.float32), shares, chosen, "silu"
+    )
+    for descriptors in (False, True):
+        ours = Experts(Chip(6, tuning=wide, descriptors=descriptors)).experts(
+            x.half(), gate_up, down, shares, chosen, "silu"
+        )
+        assert normalized_error(ours.float(), wanted) < 2e-3
 
 
 def test_one_of_two_matrices_may_stay_plain() -> None:

@@ -24,6 +24,8 @@ class Chip:
     """The dialect of 8-bit floats that its matrix instructions read, if it has such."""
     library_codes: bool = True
     """Whether torch's library multiplies matrices of 8-bit integers, and of 8-bit floats with a scale a row."""
+    descriptors: bool = False
+    """Whether it copies tiles of a matrix by itself, told which matrix (tensor memory accelerator)."""
 
     pairs: bool = False
     """Whether it has NVIDIA's arithmetic on two 16-bit numbers in one register (compute capability 8.0 and newer)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -24,8 +25,13 @@ from anychip.triton.rows import BLOCK, unit_stride
 from anychip.triton.tuning import Tuning
 from anychip.weights.weight import Weight
 
+if TYPE_CHECKING:
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+WIDTH = 128
+"""Pairs of the widest block."""
 WIDE = 96
-"""Pairs an expert from which blocks of 128 leave less unused than they save."""
+"""Pairs an expert from which such blocks leave less unused than they save."""
 CHUNK = 2048
 """Pairs of a token and an expert that a program looks at."""
 VECTORS = 4
@@ -63,6 +69,15 @@ class Matrices:
         """Whether they are codes."""
         return self.scale is not None
 
+    def tiles(self, rows: int, columns: int) -> TensorDescriptor | None:
+        """What the chip's own copies of tiles go by; None for codes, and for lines that begin in the midst of 16 bytes."""
+        from triton.tools.tensor_descriptor import TensorDescriptor  # which builds of Triton for others may lack
+
+        stride = self.values.stride(0)
+        if self.coded or stride * self.values.itemsize % 16:
+            return None
+        return TensorDescriptor(self.values, list(self.values.shape), [stride, 1], [rows, columns])
+
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
@@ -97,7 +112,7 @@ def expert_shape(pairs: int, experts: int, gated: bool, dtype: torch.dtype, tuni
     share, wide = pairs / experts, tuning.experts_gated if gated else tuning.experts_down
     deeper = 2 if dtype.itemsize == 1 else 1
     if share >= WIDE and wide is not None and dtype.itemsize <= 2:
-        return ExpertShape(wide.rows, 128, wide.inputs * deeper, wide.launch())
+        return ExpertShape(wide.rows, WIDTH, wide.inputs * deeper, wide.launch())
     if dtype.itemsize > 2:
         tile, columns = tuning.experts_float32, 16
     elif share <= 16:
@@ -186,11 +201,13 @@ class Experts:
         given, scales = (x, None) if rounded is None else (rounded.codes, rounded.scales)
         rows = matrices.rows // (2 if activation else 1)
         out = torch.empty(pairs.shares.numel(), rows, dtype=x.dtype, device=x.device)
+        wide = self.chip.descriptors and bool(activation) and pairs.width == WIDTH and rows % shape.rows == 0
+        tiles = matrices.tiles(shape.rows, shape.inputs) if wide else None
         multiply_experts[(-(-rows // shape.rows), len(pairs.owners))](
-            given, scales, matrices.values, matrices.scale, out, pairs.order, pairs.owners, pairs.shares,
+            given, scales, matrices.values, tiles, matrices.scale, out, pairs.order, pairs.owners, pairs.shares,
             given.stride(0), matrices.values.stride(0), N=rows, K=matrices.columns, COUNT=pairs.each,
-            ACTIVATION=activation, CODED=matrices.coded, BLOCK_T=pairs.width, BLOCK_N=shape.rows,
-            BLOCK_K=shape.inputs, **shape.options, **self.chip.order,
+            ACTIVATION=activation, CODED=matrices.coded, TILED=tiles is not None, BLOCK_T=pairs.width,
+            BLOCK_N=shape.rows, BLOCK_K=shape.inputs, **shape.options, **self.chip.order,
         )  # fmt: skip
         return out
 

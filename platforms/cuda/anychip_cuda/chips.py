@@ -13,7 +13,7 @@ from anychip.triton.tuning import Tile, Tuning, WeightTile
 HAS_FP8 = (8, 9)
 """Compute capability from which there is arithmetic on 8-bit floats."""
 OVERLAPS = (9, 0)
-"""Compute capability from which a kernel may start before the one it waits for has ended."""
+"""Compute capability from which a kernel may start before the one it waits for has ended, and tiles are copied."""
 PAIRS = (8, 0)
 """Compute capability from which there is arithmetic on two bfloat16 numbers at once."""
 ROOMY = 128 * 1024
@@ -99,8 +99,8 @@ def chip_of(device: torch.device) -> Chip:
     properties = torch.cuda.get_device_properties(device)
     shared_memory: int = properties.shared_memory_per_block_optin  # type: ignore[attr-defined]  # the stub lacks it
     capability = properties.major, properties.minor
-    tuning = tuning_of(capability, shared_memory)
-    return Chip(properties.multi_processor_count, capability >= OVERLAPS, tuning, pairs=capability >= PAIRS)
+    tuning, newer = tuning_of(capability, shared_memory), capability >= OVERLAPS
+    return Chip(properties.multi_processor_count, newer, tuning, pairs=capability >= PAIRS, descriptors=newer)
 
 
 def formats_of(capability: tuple[int, int]) -> tuple[str, ...]:

@@ -118,15 +118,15 @@ def sort_pairs(
 
 @triton.jit
 def multiply_experts(
-    x, x_scales, weight, scales, out, order, owners, shares, stride_x, stride_w, N: tl.constexpr, K: tl.constexpr,
-    COUNT: tl.constexpr, ACTIVATION: tl.constexpr, CODED: tl.constexpr, OVERLAP: tl.constexpr, BLOCK_T: tl.constexpr,
-    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    x, x_scales, weight, tiles, scales, out, order, owners, shares, stride_x, stride_w, N: tl.constexpr, K:
+    tl.constexpr, COUNT: tl.constexpr, ACTIVATION: tl.constexpr, CODED: tl.constexpr, TILED: tl.constexpr, OVERLAP:
+    tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """A tile of an expert's rows times a block of its pairs, out [pairs, N].
 
     With an ACTIVATION x is by token and W has 2N rows: y = activation(gates) * others. Without, x is by pair and y is
-    scaled by the pair's share. CODED: both sides in 8 bits, with a scale a row of W and of x. A tile has the weights'
-    rows first, so that few pairs still fill a matrix instruction.
+    scaled by the pair's share. CODED: both sides in 8 bits, with a scale a row of W and of x. TILED: W is read through
+    a descriptor of its tiles. A tile has the weights' rows first, so that few pairs still fill a matrix instruction.
     """
     let_next_start(OVERLAP)
     tile, block = tl.program_id(0), tl.program_id(1)
@@ -140,6 +140,7 @@ def multiply_experts(
     pairs = tl.maximum(pairs, 0)
     inputs = pairs // COUNT if ACTIVATION != "" else pairs
     expert_rows: tl.constexpr = 2 * N if ACTIVATION != "" else N
+    first = owner * expert_rows + tile * BLOCK_N
     numbers = owner.to(tl.int64) * expert_rows + tl.minimum(rows, N - 1)
     lines = weight + numbers[:, None] * stride_w + columns[None, :]
     sources = x + inputs.to(tl.int64)[:, None] * stride_x + columns[None, :]
@@ -148,10 +149,13 @@ def multiply_experts(
     gates = tl.zeros((BLOCK_N, BLOCK_T), sums)
     for start in range(0, K, BLOCK_K):
         z = tl.trans(read_tile(sources, columns, start, K, BLOCK_K))
-        value = read_tile(lines, columns, start, K, BLOCK_K)
+        value = tiles.load([first, start]) if TILED else read_tile(lines, columns, start, K, BLOCK_K)
         if ACTIVATION != "":
             gates = tl.dot(value, z, gates, input_precision="ieee", out_dtype=sums)
-            value = read_tile(lines + tl.cast(N, tl.int64) * stride_w, columns, start, K, BLOCK_K)
+            if TILED:
+                value = tiles.load([first + N, start])
+            else:
+                value = read_tile(lines + tl.cast(N, tl.int64) * stride_w, columns, start, K, BLOCK_K)
         total = tl.dot(value, z, total, input_precision="ieee", out_dtype=sums)
     y, gate = total.to(tl.float32), gates.to(tl.float32)
     if CODED:
