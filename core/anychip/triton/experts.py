@@ -70,7 +70,7 @@ class Matrices:
         return self.scale is not None
 
     def tiles(self, rows: int, columns: int) -> TensorDescriptor | None:
-        """What the chip's own copies of tiles go by; None for codes, and for lines that begin in the midst of 16 bytes."""
+        """What the chip's own copies of tiles go by; None for codes, and lines at no multiple of 16 bytes."""
         from triton.tools.tensor_descriptor import TensorDescriptor  # which builds of Triton for others may lack
 
         stride = self.values.stride(0)
