@@ -76,8 +76,8 @@ def prepare_codes(weight: Weight, float8: torch.dtype = torch.float8_e4m3fn) -> 
         )
     values, scale, zero_point = weight.values, quantization.scale, quantization.zero_point
     if quantization.bits == 4:
-        values, scale = pack(values + 8 if zero_point is None else values), scale.t().contiguous()
-        zero_point = None if zero_point is None else zero_point.t().contiguous()
+        values, scale = pack(values + 8 if zero_point is None else values), _turned(scale)
+        zero_point = None if zero_point is None else _turned(zero_point)
     elif values.dtype == torch.float8_e4m3fn and float8 != values.dtype:
         values, scale = without_negative_zero(values), scale * 2
     group = quantization.group_size or weight.shape[1]
@@ -95,6 +95,11 @@ def without_negative_zero(codes: torch.Tensor) -> torch.Tensor:
     return torch.where(codes.isnan(), NEGATIVE_ZERO, numbers).to(torch.uint8).view(torch.float8_e4m3fnuz)
 
 
+def _turned(matrix: torch.Tensor) -> torch.Tensor:
+    """Its transpose, in memory of its own; `contiguous` is refused for a device that torch was not built for."""
+    return matrix.t().clone(memory_format=torch.contiguous_format)
+
+
 def pack(codes: torch.Tensor) -> torch.Tensor:
     """Codes 0 to 15 [N, K] as words [K / 128, N, 16] int32; see programs/nibbles.py. Inputs behind K are 0."""
     rows, columns = codes.shape
@@ -102,7 +107,7 @@ def pack(codes: torch.Tensor) -> torch.Tensor:
     words = torch.zeros(chunks.shape[1], rows, PLANE // 2, dtype=torch.int32, device=codes.device)
     for pair in range(CHUNK // PLANE):
         for half in range(2):  # in turn, so that little memory is taken
-            words |= chunks[:, :, pair, :, half].transpose(0, 1).int() << (4 * pair + 16 * half)
+            words |= chunks.select(2, pair).select(-1, half).transpose(0, 1).int() << (4 * pair + 16 * half)
     return words
 
 
