@@ -22,7 +22,7 @@ from anychip.triton.programs.experts import (
 )
 from anychip.triton.rounding import round_tokens
 from anychip.triton.rows import BLOCK, unit_stride
-from anychip.triton.tuning import Tuning
+from anychip.triton.tuning import Tuning, WeightTile
 from anychip.weights.weight import Weight
 
 if TYPE_CHECKING:
@@ -183,15 +183,20 @@ class Experts:
         gate_pairs[(-(-size // tile.rows), tokens * count)](
             x, inner.values, inner.scale, hidden, chosen, x.stride(0), inner.values.stride(0), N=size, K=inner.columns,
             COUNT=count, ACTIVATION=activation, CODED=inner.coded, BLOCK_N=tile.rows,
-            BLOCK_K=min(tile.inputs, _power(inner.columns)), **tile.launch(), **self.chip.order,
+            BLOCK_K=min(tile.inputs, _power(inner.columns)), **self._threads(tile), **self.chip.order,
         )  # fmt: skip
         out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
         join_experts[(-(-outer.rows // join.rows), tokens)](
             hidden, outer.values, outer.scale, out, chosen, shares, outer.values.stride(0), N=outer.rows, K=size,
             COUNT=count, CODED=outer.coded, BLOCK_C=_power(count), BLOCK_N=join.rows,
-            BLOCK_K=min(join.inputs, _power(size)), **join.launch(), **self.chip.order,
+            BLOCK_K=min(join.inputs, _power(size)), **self._threads(join), **self.chip.order,
         )  # fmt: skip
         return out
+
+    def _threads(self, tile: WeightTile) -> dict[str, int | str]:
+        """Options of a launch without a matrix instruction."""
+        tuning = self.chip.tuning
+        return {**tile.launch(), "num_warps": min(16, tile.warps * tuning.vector_threads)}
 
     def _multiply(
         self, x: torch.Tensor, matrices: Matrices, pairs: Pairs, activation: str, shape: ExpertShape
