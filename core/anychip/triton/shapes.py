@@ -73,7 +73,9 @@ def packed_shape(chip: Chip, tokens: int, rows: int, inputs: int) -> ThinShape:
     """For codes of 4 bits: split until there are three programs a processor, while one keeps two chunks of inputs."""
     columns = max(MIN_TOKENS, 1 << (tokens - 1).bit_length())
     tile = chip.tuning.codes_packed
-    if columns > MANY:
+    if columns == MIN_TOKENS:
+        tile = chip.tuning.codes_packed_few or tile
+    elif columns > MANY:
         tile = chip.tuning.codes_packed_many or tile
     tiles, chunks, split = -(-rows // tile.rows), -(-inputs // tile.inputs), 1
     while tiles * split * 2 <= 4 * chip.processors and chunks >= 4 * split:

@@ -99,6 +99,8 @@ class Tuning:
     experts_float32: WeightTile = WeightTile(32, 32, 4, 2)
     codes_packed: WeightTile = WeightTile(64, 128, 4, 2)
     """Quantized weights of four bits a code, up to 32 tokens; the inputs are those of the packing."""
+    codes_packed_few: WeightTile | None = None
+    """The same for 16 tokens at most."""
     codes_packed_many: WeightTile | None = None
     """More of them, if it is another."""
     codes_packed_tokens: int = 64

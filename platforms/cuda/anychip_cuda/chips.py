@@ -44,7 +44,8 @@ H200 = Tuning(
     experts_gated=WeightTile(128, 64, 8, 4),
     experts_down=WeightTile(256, 64, 8, 4),
     codes_packed=WeightTile(64, 128, 4, 4),
-    codes_packed_many=WeightTile(128, 128, 8, 3),
+    codes_packed_few=WeightTile(128, 128, 4, 3),
+    codes_packed_many=WeightTile(64, 128, 4, 3),
     codes_packed_tokens=128,
     codes_bytes=WeightTile(64, 256, 4, 4),
 )
@@ -57,6 +58,8 @@ A100 = replace(
     experts_some=WeightTile(64, 128, 4, 3),
     experts_gated=None,
     experts_down=None,
+    codes_packed_few=None,
+    codes_packed_many=WeightTile(128, 128, 8, 3),
 )
 """For compute capability 8.0, where more lines spill and tiles have 160 KiB: not measured."""
 SMALL = replace(
@@ -77,6 +80,7 @@ SMALL = replace(
 B200 = replace(
     H200,
     codes_bytes=WeightTile(64, 256, 8, 4),
+    codes_packed_few=None,
     codes_packed_many=None,
     codes_packed_tokens=64,
     experts_down=WeightTile(128, 64, 8, 4),
