@@ -38,16 +38,15 @@ tell() {
   done
 }
 
-# LEVEL LIMIT: a level of the kit, noted for the table of platforms.
+# LEVEL LIMIT: a level of the kit, noted for the table of platforms in a file of its own: levels run side by side.
 kit() {
-  run_part "kit-$1" "$2" python3 -m anychip conform cuda --level "$1" --record "$out/cuda.json" --on "$(nvidia-smi --query-gpu=name --format=csv,noheader | head -1)"
+  run_part "kit-$1" "$2" python3 -m anychip conform cuda --level "$1" --record "$out/cuda-$1.json" --on "$(nvidia-smi --query-gpu=name --format=csv,noheader | head -1)"
 }
 
 # Right or wrong: what does not measure runs side by side, in a part of the memory each.
 check() {
   local level dtype way
   export ANYCHIP_KV_CACHE_MEMORY_BYTES=$((8 << 30))
-  cp docs/records/cuda.json "$out/"
   kit 0 60  # it looks at the memory, so nothing runs beside it
   for level in 2 3 4; do kit "$level" 400 & done
   # Compiles what level 1 launches, in as many processes as there are processors.

@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=$1 workloads=$2 version=${3:-3.12}
-missing=(annotated-doc fastapi gguf httptools llguidance msgspec opentelemetry-api prometheus_client pydantic pydantic_core python-multipart
+missing=(annotated-doc annotated-types fastapi gguf httptools llguidance msgspec opentelemetry-api prometheus_client pydantic pydantic_core python-multipart
   starlette typing-inspection uvicorn)
 rm -rf "$folder"
 mkdir -p "$folder/a/wheels" "$folder/b"
