@@ -38,4 +38,4 @@ def open_toy(devices: Sequence[int], config: EngineConfig) -> Platform:
 @hookimpl
 def register_platforms(register: Callable[[PlatformSpec], None]) -> None:
     """Offer the toy, below every real platform: only `--device toy` runs on it."""
-    register(PlatformSpec(name="toy", probe=lambda: Probe(-1, "a toy"), open=open_toy, api_version=0))
+    register(PlatformSpec(name="toy", probe=lambda: Probe(-1, "a toy"), open=open_toy, api_version=1))

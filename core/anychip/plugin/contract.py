@@ -19,7 +19,7 @@ from anychip.plugin.tasks import SentenceFiles, Task
 if TYPE_CHECKING:
     from anychip.config import EngineConfig
 
-API_VERSION = 0
+API_VERSION = 1
 """Version of this contract, of `Batch`, `StepResult`, `KVSpec` and of the op signatures together."""
 
 AttentionKind = Literal["full", "sliding", "latent", "recurrent", "cross", "none"]

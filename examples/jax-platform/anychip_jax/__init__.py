@@ -24,4 +24,4 @@ def open_jax(devices: Sequence[int], config: EngineConfig) -> Platform:
 @hookimpl
 def register_platforms(register: Callable[[PlatformSpec], None]) -> None:
     """Offer the platform."""
-    register(PlatformSpec(name="jax", probe=probe, open=open_jax, api_version=0))
+    register(PlatformSpec(name="jax", probe=probe, open=open_jax, api_version=1))
