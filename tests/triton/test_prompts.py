@@ -22,7 +22,7 @@ from anychip.testing.compare import normalized_error
 from anychip.triton.chip import Chip
 from anychip.triton.provider import TritonKernels
 from anychip.triton.rotary import Heads
-from anychip_cuda.prompts import GRAIN, MIN_TOKENS, PromptAttention, only_fresh
+from anychip_cuda.prompts import GRAIN, MIN_TOKENS, PromptAttention, only_fresh, takes_heads
 
 CHIP, KV_HEADS, DIM = Chip(6), 1, 16
 SPEC = OpSpec("float16", 64, 4, KV_HEADS, DIM, 100)
@@ -82,3 +82,7 @@ def test_a_prompt_that_goes_on_is_not_fresh() -> None:
     for rows in (((16, MIN_TOKENS),), ((0, MIN_TOKENS), (0, MIN_TOKENS - 1))):
         step, ops = Step(rows, "auto"), bind(TritonKernels(CHIP).kernels(SPEC), SPEC)
         assert not only_fresh(ops.plan_attention(step.inputs, step.layer, 16))
+
+
+def test_heads_that_cudnn_refuses_are_left_to_the_others() -> None:
+    assert [dim for dim in (16, 20, 100, 96, 128, 136) if takes_heads(dim)] == [16, 96, 128]

@@ -18,6 +18,7 @@ from tests.triton.interpreted import PROCESSORS
 
 from anychip.cache.storage import stored_as
 from anychip.engine.batch import Int32
+from anychip.errors import UserError
 from anychip.ops.attention import AttentionInputs, kv_write, new_cache, plan_attention
 from anychip.ops.attention_cases import batch_inputs, shuffled_table
 from anychip.ops.bind import bind
@@ -28,7 +29,7 @@ from anychip.plugin.contract import KVSpec, Plane
 from anychip.testing.compare import normalized_error
 from anychip.triton.attention import Attention
 from anychip.triton.chip import Chip
-from anychip.triton.plan import CROWD, LEAST_SHARED, UNIT, Contexts
+from anychip.triton.plan import CROWD, LEAST_SHARED, ROW_CLASSES, UNIT, Contexts
 from anychip.triton.programs.sharing import find_sharing, order_sharers
 from anychip.triton.provider import TritonKernels
 from anychip.triton.tuning import Tile, Tuning
@@ -244,3 +245,10 @@ def test_a_few_rows_and_wide_groups_of_heads_ask_for_nothing() -> None:
     wide = Attention(chip(16), 9, torch.float32).plan_attention(inputs, layer, PAGE)
     assert wide.contexts is not None
     assert wide.contexts.sharers is None
+
+
+def test_more_rows_than_are_planned_at_once_name_the_flag() -> None:
+    rows = ROW_CLASSES[-1] + 1
+    inputs = batch_inputs(((0, 1),) * rows, np.zeros((rows, 1), np.int32))
+    with pytest.raises(UserError, match=f"--max-num-seqs {rows - 1}"):
+        planned(inputs, 16)

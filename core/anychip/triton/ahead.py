@@ -38,7 +38,7 @@ EARLY = 4
 """Processors from which on a process is started before anybody knows whether it will have anything to do."""
 PATIENCE = 60.0
 """Seconds after which a start goes on without them."""
-START = b"start\\n"
+START = b"start "
 """What the process says once everything a start needs is compiled."""
 DECIDE = (
     *("task", "pooling", "dtype", "quantization", "quantization_group_size", "quantization_symmetric"),

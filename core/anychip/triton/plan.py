@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
+from anychip.errors import UserError
 from anychip.ops.attention import AttentionInputs
 from anychip.plugin.contract import KVSpec
 from anychip.triton.chip import Chip
@@ -21,7 +22,7 @@ FIELDS = 8
 UNIT = 64
 """Keys that a piece of a context is a multiple of."""
 ROW_CLASSES = (32, 128, 512, 2048)
-"""Numbers of rows the planning programs are compiled for."""
+"""Numbers of rows the planning programs are compiled for; a step has no more than the last."""
 LEAST_SHARED = 256
 """Keys that are worth sharing."""
 
@@ -165,6 +166,11 @@ def _pieces(inputs: AttentionInputs, count: int) -> torch.Tensor:
 
 
 def _row_class(rows: int) -> int:
+    if rows > ROW_CLASSES[-1]:
+        raise UserError(
+            f"A step of {rows} requests is more than this device's kernels plan at once.",
+            f"Use --max-num-seqs {ROW_CLASSES[-1]}, or less.",
+        )
     return next(size for size in ROW_CLASSES if size >= rows)
 
 

@@ -21,6 +21,8 @@ MIN_TOKENS = 1024
 GRAIN = 256
 """Lengths come in multiples of it: for each that it has not seen, cuDNN plans for 40 ms."""
 MAX_HEAD_DIM = 128
+DIM_GRAIN = 8
+"""cuDNN takes heads of a multiple of it alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +44,8 @@ class PromptAttention:
         sinks: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """See anychip.ops.attention.paged_attention."""
-        plain = not softcap and sinks is None and q.dtype.itemsize == 2 and q.shape[2] <= MAX_HEAD_DIM
-        if not (plain and only_fresh(plan)):
+        plain = not softcap and sinks is None and q.dtype.itemsize == 2
+        if not (plain and takes_heads(q.shape[2]) and only_fresh(plan)):
             return self.paged(q, cache, plan, scale, softcap, sinks)
         single, start = plan.inputs.num_single, plan.inputs.host_query_start.tolist()
         rows = list(pairwise(start[single:]))
@@ -83,6 +85,11 @@ def cudnn_attends(device: torch.device) -> bool:
         return torch.backends.cuda.can_use_cudnn_attention(
             torch.backends.cuda.SDPAParams(q, k, k, None, 0.0, True, True)
         )
+
+
+def takes_heads(dim: int) -> bool:
+    """Whether cuDNN attends with heads of so many numbers."""
+    return dim <= MAX_HEAD_DIM and dim % DIM_GRAIN == 0
 
 
 def _longer(x: torch.Tensor, lines: int) -> torch.Tensor:
