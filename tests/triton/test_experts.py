@@ -105,3 +105,16 @@ def test_formats_without_a_kernel() -> None:
     with pytest.raises(UserError, match="a scale for each group"):
         prepare_codes(quantize(plain, Scheme("int8", 8, 32, False, "token")))
     assert isinstance(prepare_codes(quantize(plain, Scheme("fp8", 8, 0, False, "token"))).prepared, Codes)
+
+
+@pytest.mark.parametrize("renormalize", [False, True])
+def test_logits_that_are_no_numbers_leave_no_share_and_other_tokens_theirs(renormalize: bool) -> None:
+    logits = torch.randn(5, COUNT, generator=torch.Generator().manual_seed(4))
+    logits[1, 2], logits[2], logits[3, 0] = torch.nan, torch.nan, torch.inf
+    (shares, chosen), (wanted, experts) = (
+        route(logits, PER_TOKEN, renormalize) for route in (OURS.route, reference.route)
+    )
+    assert shares[1:4].isnan().all()
+    assert ((chosen >= 0) & (chosen < COUNT)).all()
+    torch.testing.assert_close(shares[[0, 4]], wanted[[0, 4]])
+    assert torch.equal(chosen[[0, 4]], experts[[0, 4]])
