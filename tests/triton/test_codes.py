@@ -205,3 +205,20 @@ def test_a_word_with_its_codes_in_another_order_is_noticed() -> None:
 
 def _with(codes: Codes, words: torch.Tensor) -> Codes:
     return Codes(words, codes.scale, codes.zero_point, codes.group_size, codes.columns)
+
+
+@pytest.mark.parametrize("name", LIMITS)
+@pytest.mark.parametrize("tokens", [3, 70])
+def test_what_is_no_number_stays_none_when_inputs_are_rounded(name: str, tokens: int) -> None:
+    generator = torch.Generator().manual_seed(8)
+    weight = quantize(random_weight(generator, 48, 160, "float32"), Scheme(name, 8, 0, False, "token"))
+    prepared = prepare_codes(weight).prepared
+    assert isinstance(prepared, Codes)
+    x = torch.randn(tokens, 160, generator=generator)
+    linear = CodedLinear(Chip(6, library_codes=False))
+    right = linear.linear(x, prepared, None)
+    x[1, 5], x[2, 6] = torch.nan, torch.inf
+    y = linear.linear(x, prepared, None)
+    assert not y[1:3].isfinite().any()
+    others = [0, *range(3, tokens)]
+    assert torch.equal(y[others], right[others])

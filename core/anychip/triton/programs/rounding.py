@@ -14,7 +14,9 @@ def put_row(out, scales, row, values, columns, K: tl.constexpr, LARGEST: tl.cons
     integers.
     """
     if LARGEST > 0:
-        scale = tl.maximum(tl.max(tl.abs(values), 0) / LARGEST, 1e-12)
+        # A maximum passes over what is no number, and no integer says that it is none: the scale does.
+        sizes = tl.where(values == values, tl.abs(values), float("inf"))
+        scale = tl.maximum(tl.max(sizes, 0) / LARGEST, 1e-12)
         values = values / scale
         if WHOLE:
             values = tl.floor(values + 0.5)
