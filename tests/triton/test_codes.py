@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
-import triton
-import triton.language as tl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.triton.mode import require_triton
 
 require_triton(interpreted=True)
+
+import triton
+import triton.language as tl
 
 from anychip.ops.linear import linear as reference
 from anychip.ops.linear import random_weight
