@@ -11,7 +11,7 @@ from anychip import LLM
 
 
 def null_model(path: Path) -> LLM:
-    (path / "config.json").write_text(json.dumps({"vocab_size": 1000}))
+    (path / "config.json").write_text(json.dumps({"model_type": "null", "vocab_size": 1000}))
     return LLM(model=str(path), device="null", load_format="dummy", skip_tokenizer_init=True)
 
 
