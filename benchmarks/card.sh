@@ -3,7 +3,8 @@
 #
 #   benchmarks/card.sh FOLDER [PART ...]
 #
-# FOLDER is what `benchmarks/card_folder.sh` made. Without parts: check speed codes profile kernels; `speed` is small large
+# FOLDER is what `benchmarks/card_folder.sh` made. Without parts: check speed codes profile kernels. `check` is levels and
+# models, for which two GPUs can be used at once; `speed` is small large
 # fp8 experts int4 cache, a model each. Results go to $OUT, or to card-results: `results.txt` has each part's status and
 # last lines, `logs.txt` all they printed. SECONDS_LEFT (570) is the time for all of it. What is installed is kept in
 # $KEPT, or /tmp/anychip-card, for a second call.
@@ -43,27 +44,33 @@ kit() {
   run_part "kit-$1" "$2" python3 -m anychip conform cuda --level "$1" --record "$out/cuda-$1.json" --on "$(nvidia-smi --query-gpu=name --format=csv,noheader | head -1)"
 }
 
-# Right or wrong: what does not measure runs side by side, in a part of the memory each.
-check() {
-  local level dtype way
-  export ANYCHIP_KV_CACHE_MEMORY_BYTES=$((8 << 30))
+# Right or wrong: `levels` looks at kernels, and compiles with all processors; `models` looks at what they add up to.
+check() { levels; models; }
+
+levels() {
   kit 0 60  # it looks at the memory, so nothing runs beside it
+  run_part kit-1-each-type 400 python3 benchmarks/triton_kernels.py check  # a process for each op; level 1 finds it compiled
+  kit 1 400
+  tell kit-0 kit-1-each-type kit-1
+}
+
+# What does not measure runs side by side, in a part of the memory each.
+models() {
+  local level dtype
+  export ANYCHIP_KV_CACHE_MEMORY_BYTES=$((8 << 30))
   for level in 2 3 4; do kit "$level" 400 & done
-  # Compiles what level 1 launches, in as many processes as there are processors.
-  { run_part kit-1-each-type 400 python3 benchmarks/triton_kernels.py check; kit 1 400; } &
   if [ -e "$kept/demo.gguf" ]; then
-    run_part soak 260 python3 benchmarks/soak.py --seconds 180 --model "$kept/demo.gguf" &
-    for way in dtype=bfloat16 quantization=fp8 quantization=int8 quantization=int4; do
-      run_part "accuracy-${way#*=}" 200 python3 benchmarks/accuracy.py --model "$kept/demo.gguf" --device cuda "$way" &
-    done
+    run_part soak 300 python3 benchmarks/soak.py --seconds 180 --model "$kept/demo.gguf" &
+    run_part accuracy 400 python3 benchmarks/accuracy.py --model "$kept/demo.gguf" --device cuda \
+      dtype=bfloat16 quantization=fp8 quantization=int8 quantization=int4 &
     [ -e "$kept/answers.json" ] && for dtype in float32 bfloat16; do
       run_part "answers-$dtype" 200 python3 benchmarks/answers.py compare "$kept/demo.gguf" "$kept/answers.json" --device cuda --dtype "$dtype" &
     done
   fi
   wait
-  tell kit-0 kit-1 kit-2 kit-3 kit-4 kit-1-each-type
   unset ANYCHIP_KV_CACHE_MEMORY_BYTES
-  [ -e "$kept/demo.gguf" ] && tell soak accuracy-bfloat16 accuracy-fp8 accuracy-int8 accuracy-int4
+  tell kit-2 kit-3 kit-4
+  [ -e "$kept/demo.gguf" ] && tell soak accuracy
   [ -e "$kept/demo.gguf" ] && [ -e "$kept/answers.json" ] && tell answers-float32 answers-bfloat16
 }
 
