@@ -74,7 +74,9 @@ def attend(target: str, dim: int, cache_type: str = "auto") -> None:
     table = torch.zeros(256, dim)
     q = ops.qk_norm_rope_kv_write(q, k, k, q[0, 0], k[0, 0], 1e-5, inputs.positions, table, cache, plan)
     ops.kv_write(k, k, cache, plan)
-    Heads(chip(target)).read(cache, plan.slots, 256, q.dtype)
+    heads = Heads(chip(target))
+    heads.prepare(q, k, k, q[0, 0], k[0, 0], 1e-5, inputs.positions, table, cache, plan, torch.empty_like(k))
+    heads.read(cache, plan.slots, 256, q.dtype)
     ops.paged_attention(q, cache, plan, 0.1, 30.0, q[0, :, 0].contiguous())
     ops.paged_attention(q, cache, plan, 0.1)
     for processors in (1, 132):  # large and small tiles

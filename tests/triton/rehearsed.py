@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from anychip.triton.absent import Target
 from anychip.triton.codes import FORMATS
 from anychip.triton.platform import gpu_capabilities
 from anychip.triton.work import Work
+from anychip_cuda.cudnn import Cudnn
 from anychip_cuda.kernels import cuda_kernels
+from anychip_cuda.libraries import Library
 
 LLAMA = {
     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,
@@ -39,12 +42,13 @@ BERT = {
 }  # fmt: skip
 
 
-def work(target: str, model: dict[str, Any], **options: Any) -> Work:
-    """Serving `model` with `options` on a GPU of a target."""
+def work(target: str, model: dict[str, Any], library: Library | None = None, **options: Any) -> Work:
+    """Serving `model` with `options` on a GPU of a target, long prompts by `library` or cuDNN."""
+    kernels = partial(cuda_kernels, library=library or Cudnn())
     config = make_config({"model": "none", "skip_tokenizer_init": True, **options}, {})
     found = TARGETS[target]
     source = ModelSource("none", Path("none"), "safetensors", model, {})
     return Work(
         Target(found.backend, found.arch, found.warp_size, SHARED[target]), chip(target),
-        gpu_capabilities(FORMATS, caches(target), "nccl"), cuda_kernels, True, config, source,
+        gpu_capabilities(FORMATS, caches(target), "nccl"), kernels, True, config, source,
     )  # fmt: skip

@@ -19,6 +19,8 @@ from tests.triton.rehearsed import BERT, EXPERTS, LLAMA, QWEN, work
 from anychip.errors import UserError
 from anychip.triton.rehearsal import Rehearsal, rehearse
 from anychip.triton.work import Work
+from anychip_cuda.cudnn import Cudnn
+from anychip_cuda.flash import PACKAGES, Flash
 
 SERVED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("sm_90", LLAMA, {}),
@@ -49,6 +51,17 @@ def test_whole_steps_compile_and_fit(target: str, model: dict[str, Any], options
     found = list(compiled())
     assert {"attend_contexts", "attend_queries", "draw_tokens"} <= {each.name for each in found}
     assert [each.name for each in found if each.shared > SHARED[target]] == []
+
+
+def test_long_prompts_compile_what_a_library_takes() -> None:
+    """One that takes keys beside the cache has them written there; where rows differ in length they are read back."""
+    flash = Flash(PACKAGES[0], "0.0.3", ("bfloat16",), 256)
+    programs = {}
+    for library in (flash, Cudnn()):
+        use("sm_90")
+        run(work("sm_90", QWEN, library))
+        programs[library.name] = sorted(each.name for each in compiled())
+    assert programs[flash.name].count("prepare_heads") == programs[Cudnn().name].count("prepare_heads") + 1
 
 
 def test_encoders_run_whole() -> None:

@@ -26,8 +26,7 @@ def platforms(
     for line in _remarks(registry, verbose):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     chosen = registry.choose(device)
-    console.print(f"\n{chosen.found.spec.name}:{chosen.index} would run this way:", markup=False)
-    console.print(_ops(f"{chosen.found.spec.name}:{chosen.index}"))
+    _print_ops(console, f"{chosen.found.spec.name}:{chosen.index}")
 
 
 def _found(registry: Registry) -> Table:
@@ -59,12 +58,16 @@ def _remarks(registry: Registry, verbose: bool) -> Iterator[str]:
     yield from (extra.sentence for extra in registry.missing)
 
 
-def _ops(device: str) -> Table:
+def _print_ops(console: Console, device: str) -> None:
     from anychip.testing.subject import Subject
     from anychip.testing.support import support
 
+    console.print(f"\n{device} would run this way:", markup=False)
     table = Table("op", "runs as")
     with Subject(device) as subject:
+        platform = subject.torch_platform
+        for line in platform.notes() if platform is not None else ():
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
         for name, state in support(subject).items():
             table.add_row(name, state)
-    return table
+    console.print(table)

@@ -14,7 +14,7 @@ from anychip.errors import UserError
 from anychip.ops.attention import AttentionInputs
 from anychip.plugin.contract import KVSpec
 from anychip.triton.chip import Chip
-from anychip.triton.programs.plan import SPREAD, cut_contexts, cut_queries, place_tokens
+from anychip.triton.programs.plan import SPREAD, cut_contexts, cut_queries, place_keys, place_tokens
 from anychip.triton.programs.sharing import SHARER, find_sharing, order_sharers
 from anychip.triton.tuning import CROWD, Tile
 
@@ -91,6 +91,18 @@ def make_plan(
         contexts=_contexts(inputs, block_size, window, chip, pieces, group, tiles) if inputs.num_single else None,
         queries=_queries(inputs, tile.rows // group, tile, chip) if several else None,
     )
+
+
+def key_slots(start: torch.Tensor, table: torch.Tensor, count: int, block_size: int, chip: Chip) -> torch.Tensor:
+    """[K] int64 slots of all `count` keys of some rows, row after row. start [R+1] int32, table [R, B] -> [K]."""
+    rows = len(table)
+    row_class = _row_class(rows)
+    keys = _lines(row_class)
+    slots = torch.empty(count, dtype=torch.int64, device=table.device)
+    place_keys[(_blocks(count, keys),)](
+        start, table, slots, rows, count, table.stride(0), PAGE=block_size, ROWS=row_class, KEYS=keys, **chip.order
+    )
+    return slots
 
 
 def _slots(inputs: AttentionInputs, block_size: int, chip: Chip) -> torch.Tensor:

@@ -40,7 +40,10 @@ class Heads:
     def read(
         self, cache: PagedCache, slots: torch.Tensor, room: int, dtype: torch.dtype
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values at some slots, each [room, M, D] with zeros behind the last."""
+        """Keys and values at some slots, each [room, M, D] with zeros behind the last.
+
+        All values are numbers: the key of one that was not is none.
+        """
         _, heads, page, dim = cache.k.shape
         k, v = (torch.empty(room, heads, dim, dtype=dtype, device=cache.k.device) for _ in range(2))
         blocks = self._blocks(room)
@@ -64,16 +67,33 @@ class Heads:
         plan: PagedPlan,
     ) -> torch.Tensor:
         """See anychip.ops.composite.qk_norm_rope_kv_write."""
+        return self.prepare(q, k, v, q_norm, k_norm, eps, positions, cos_sin, cache, plan, None)
+
+    def prepare(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        q_norm: torch.Tensor | None,
+        k_norm: torch.Tensor | None,
+        eps: float,
+        positions: torch.Tensor,
+        cos_sin: torch.Tensor,
+        cache: PagedCache,
+        plan: PagedPlan,
+        k_beside: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """The same; turned keys also into `k_beside` [T, M, D], contiguous, if it is given."""
         q, k, v = unit_stride(q), unit_stride(k), unit_stride(v)
         tokens, heads, dim = q.shape
         out = torch.empty(tokens + self.behind, heads, dim, dtype=q.dtype, device=q.device)[:tokens]
         blocks, kv_heads = self._blocks(tokens), k.shape[1]
         prepare_heads[(-(-tokens // blocks["TOKENS"]), heads + 2 * kv_heads)](
             q, k, v, q_norm, k_norm, positions, cos_sin, plan.slots, out, cache.k, cache.v, cache.k_scale,
-            cache.v_scale, eps, tokens, q.stride(0),
-            q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1), N=heads, M=kv_heads, D=dim,
-            ROTARY=cos_sin.shape[1], NORM_Q=q_norm is not None, NORM_K=k_norm is not None, PAGED=True,
-            PAGE=plan.block_size, BLOCK_D=padded(dim), **coding(cache.codes), **blocks, **self.chip.order,
+            cache.v_scale, k_beside, eps, tokens, q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0),
+            v.stride(1), N=heads, M=kv_heads, D=dim, ROTARY=cos_sin.shape[1], NORM_Q=q_norm is not None,
+            NORM_K=k_norm is not None, PAGED=True, PAGE=plan.block_size, BESIDE=k_beside is not None,
+            BLOCK_D=padded(dim), **coding(cache.codes), **blocks, **self.chip.order,
         )  # fmt: skip
         return out
 
@@ -85,10 +105,10 @@ class Heads:
         tokens, heads, dim = q.shape
         q_out, k_out, blocks, kv_heads = _empty(q), _empty(k), self._blocks(tokens), k.shape[1]
         prepare_heads[(-(-tokens // blocks["TOKENS"]), heads + kv_heads)](
-            q, k, k, None, None, positions, cos_sin, None, q_out, k_out, k_out, None, None, 0.0, tokens, q.stride(0),
-            q.stride(1), k.stride(0), k.stride(1), 0, 0, N=heads, M=kv_heads, D=dim, ROTARY=cos_sin.shape[1],
-            NORM_Q=False, NORM_K=False, PAGED=False, PAGE=1, LARGEST=0, WHOLE=False, BLOCK_D=padded(dim), **blocks,
-            **self.chip.order,
+            q, k, k, None, None, positions, cos_sin, None, q_out, k_out, k_out, None, None, None, 0.0, tokens,
+            q.stride(0), q.stride(1), k.stride(0), k.stride(1), 0, 0, N=heads, M=kv_heads, D=dim,
+            ROTARY=cos_sin.shape[1], NORM_Q=False, NORM_K=False, PAGED=False, PAGE=1, LARGEST=0, WHOLE=False,
+            BESIDE=False, BLOCK_D=padded(dim), **blocks, **self.chip.order,
         )  # fmt: skip
         return q_out, k_out
 

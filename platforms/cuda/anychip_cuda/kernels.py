@@ -1,4 +1,4 @@
-"""The kernels of this platform: Triton's, cuBLAS's and cuDNN's."""
+"""The kernels of this platform: Triton's, cuBLAS's, and a library's for long prompts."""
 
 from __future__ import annotations
 
@@ -7,18 +7,26 @@ from dataclasses import replace
 from typing import Any
 
 from anychip.ops.op import Kernel, OpSpec
+from anychip.ops.shapes import dtype_of
+from anychip.triton.attention import Attention
 from anychip.triton.chip import Chip
 from anychip.triton.provider import TritonKernels
 from anychip.triton.rotary import Heads
-from anychip_cuda.prompts import GRAIN, PromptAttention
+from anychip_cuda.libraries import Library
+from anychip_cuda.prompts import PromptAttention
 
 
-def cuda_kernels(chip: Chip, spec: OpSpec) -> Mapping[str, Kernel]:
-    """Triton's, which leave large products to cuBLAS and long prompts to cuDNN."""
-    kernels, heads = TritonKernels(chip).kernels(spec), Heads(chip, behind=GRAIN)
-    prompts = PromptAttention(kernels["paged_attention"].function, heads)
+def cuda_kernels(chip: Chip, spec: OpSpec, library: Library | None = None) -> Mapping[str, Kernel]:
+    """Triton's, which leave large products to cuBLAS, and long prompts to `library` where it serves the model."""
+    kernels = TritonKernels(chip).kernels(spec)
+    if library is None or library.refuses(spec):
+        return kernels
+    attention = Attention(chip, spec.num_heads, dtype_of(spec.dtype))
+    prompts = PromptAttention(attention, Heads(chip, behind=library.behind), library)
     ours: dict[str, Callable[..., Any]] = {
+        "plan_attention": prompts.plan_attention,
+        "kv_write": prompts.kv_write,
         "paged_attention": prompts.paged_attention,
-        "qk_norm_rope_kv_write": heads.qk_norm_rope_kv_write,
+        "qk_norm_rope_kv_write": prompts.qk_norm_rope_kv_write,
     }
     return {**kernels, **{name: replace(kernels[name], function=function) for name, function in ours.items()}}

@@ -1,38 +1,150 @@
-"""Attention of long prompts that begin with their first token, through cuDNN: one product of queries and keys each."""
+"""Steps whose last rows are whole prompts: those go to a library, all other rows to Triton's attention.
+
+rows   one token each | prompts that go on | whole prompts
+       Triton's pieces of contexts, tiles  | the library, over keys of the step
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from itertools import pairwise
+import math
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 import torch
-from torch.nn import functional
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from anychip.engine.batch import Int32
-from anychip.ops.parts import PagedAttention
+from anychip.ops.attention import AttentionInputs
+from anychip.plugin.contract import KVSpec
+from anychip.triton.attention import Attention
 from anychip.triton.cache import PagedCache
-from anychip.triton.plan import PagedPlan
+from anychip.triton.plan import PagedPlan, key_slots
 from anychip.triton.rotary import Heads
+from anychip_cuda.libraries import Keys, Library, Prompts
 
-MIN_TOKENS = 1024
-"""From here on reading the keys out of the cache costs less than it gains."""
-GRAIN = 256
-"""Lengths come in multiples of it: for each that it has not seen, cuDNN plans for 40 ms."""
-MAX_HEAD_DIM = 128
-DIM_GRAIN = 8
-"""cuDNN takes heads of a multiple of it alone."""
+ROOM = 256 << 20
+"""Bytes of keys and values that are read out of a cache at once, at most: the worst step that is tried reads fewer."""
+
+
+@dataclass(slots=True)
+class Newest:
+    """Keys and values of the layer that was written last, until they are attended to."""
+
+    cache: PagedCache | None = None
+    beside: tuple[torch.Tensor, torch.Tensor] | None = None
+
+    def put(self, cache: PagedCache, k: torch.Tensor, v: torch.Tensor) -> None:
+        """Keep them."""
+        self.cache, self.beside = cache, (k, v)
+
+    def take(self, cache: PagedCache) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """Those of one layer, which are then kept no longer; None if they are another's."""
+        found = self.beside if self.cache is cache else None
+        self.cache = self.beside = None
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class PromptPlan(PagedPlan):
+    """A plan of a step whose last rows are a library's."""
+
+    prompts: Prompts = field(kw_only=True)
+    others: PagedPlan | None = field(kw_only=True)
+    """Of the rows before them; None where there are none."""
+    keys: torch.Tensor = field(kw_only=True)
+    """[K] int64 slots of all that is in the caches of those rows."""
+    newest: Newest = field(kw_only=True, default_factory=Newest)
+
+
+@dataclass(frozen=True, slots=True)
+class CachedKeys(Keys):
+    """Those in a layer's cache."""
+
+    heads: Heads
+    cache: PagedCache
+    slots: torch.Tensor
+    """[K]."""
+    dtype: torch.dtype
+    beside: tuple[torch.Tensor, torch.Tensor] | None
+
+    def read(self, first: int, last: int, room: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """See `Keys`."""
+        return self.heads.read(self.cache, self.slots[first:last], room, self.dtype)
 
 
 @dataclass(frozen=True, slots=True)
 class PromptAttention:
-    """Attention whose steps with nothing but long fresh prompts beside single tokens go to cuDNN."""
+    """The ops of attention with a library for long prompts."""
 
-    paged: PagedAttention
-    """For all other steps."""
+    attention: Attention
     heads: Heads
-    backend: SDPBackend = SDPBackend.CUDNN_ATTENTION
+    library: Library
+
+    def plan_attention(self, inputs: AttentionInputs, spec: KVSpec, block_size: int) -> PagedPlan:
+        """See anychip.ops.attention.plan_attention."""
+        plan = self.attention.plan_attention(inputs, spec, block_size)
+        row = first_taken(inputs.host_query_start, inputs.host_seq_lens, self.library)
+        lengths = inputs.host_seq_lens[row:]
+        if not len(lengths) or (plan.window and int(lengths.max()) > plan.window) or _bytes(lengths, spec) > ROOM:
+            return plan
+        prompts = _prompts(inputs, row)
+        count, table = prompts.key_start[-1], inputs.block_table[row:]
+        keys = key_slots(prompts.keys_on_device, table, count, block_size, self.attention.chip)
+        others = self._others(inputs, spec, plan, row) if row else None
+        known = {each.name: getattr(plan, each.name) for each in fields(PagedPlan)}
+        return PromptPlan(**known, prompts=prompts, others=others, keys=keys)
+
+    def _others(self, inputs: AttentionInputs, spec: KVSpec, plan: PagedPlan, row: int) -> PagedPlan:
+        """A plan of the first rows alone."""
+        if row == inputs.num_single:
+            return replace(plan, queries=None)
+        start, lengths = inputs.host_query_start[: row + 1], inputs.host_seq_lens[:row]
+        first = replace(
+            inputs,
+            positions=inputs.positions[: start[-1]],
+            query_start=inputs.query_start[: row + 1],
+            seq_lens=inputs.seq_lens[:row],
+            block_table=inputs.block_table[:row],
+            host_query_start=start,
+            host_seq_lens=lengths,
+            max_query=int(np.diff(start).max()),
+            max_seq=int(lengths.max()),
+        )
+        return self.attention.plan_attention(first, spec, plan.block_size)
+
+    def kv_write(self, k: torch.Tensor, v: torch.Tensor, cache: PagedCache, plan: PagedPlan) -> None:
+        """See anychip.ops.attention.kv_write."""
+        self.heads.kv_write(k, v, cache, plan)
+        newest = self._newest(cache, plan)
+        if newest is not None:
+            newest.put(cache, k, v)
+
+    def qk_norm_rope_kv_write(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        q_norm: torch.Tensor | None,
+        k_norm: torch.Tensor | None,
+        eps: float,
+        positions: torch.Tensor,
+        cos_sin: torch.Tensor,
+        cache: PagedCache,
+        plan: PagedPlan,
+    ) -> torch.Tensor:
+        """See anychip.ops.composite.qk_norm_rope_kv_write."""
+        newest = self._newest(cache, plan)
+        beside = None if newest is None else torch.empty(k.shape, dtype=k.dtype, device=k.device)
+        q = self.heads.prepare(q, k, v, q_norm, k_norm, eps, positions, cos_sin, cache, plan, beside)
+        if newest is not None and beside is not None:
+            newest.put(cache, beside, v)
+        return q
+
+    def _newest(self, cache: PagedCache, plan: PagedPlan) -> Newest | None:
+        """Where to keep a layer's keys and values, if the library takes them; those of a cache in codes are rounded."""
+        if not isinstance(plan, PromptPlan):
+            return None
+        alike = plan.prompts.fresh and plan.prompts.even
+        return plan.newest if alike and self.library.keeps and cache.whole else None
 
     def paged_attention(
         self,
@@ -44,74 +156,42 @@ class PromptAttention:
         sinks: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """See anychip.ops.attention.paged_attention."""
-        plain = not softcap and sinks is None and q.dtype.itemsize == 2
-        if not (plain and takes_heads(q.shape[2]) and only_fresh(plan)):
-            return self.paged(q, cache, plan, scale, softcap, sinks)
-        single, start = plan.inputs.num_single, plan.inputs.host_query_start.tolist()
-        rows = list(pairwise(start[single:]))
-        lengths = {last - first for first, last in rows}
-        if not single and len(lengths) == 1 and len(q) % (GRAIN * len(rows)) == 0:
-            return self._attend(q, *self.heads.read(cache, plan.slots, len(q), q.dtype), len(rows), scale)
-        attended = [self._prompt(q[first:last], cache, plan.slots[first:last], scale) for first, last in rows]
-        if not single and len(rows) == 1:
-            return attended[0]
-        out = self.paged(q, cache, replace(plan, queries=None), scale)
-        for (first, last), prompt in zip(rows, attended, strict=True):
-            out[first:last] = prompt
+        if not isinstance(plan, PromptPlan):
+            return self.attention.paged_attention(q, cache, plan, scale, softcap, sinks)
+        assert not softcap and sinks is None, "the library was asked whether it serves the model"
+        begin, found = plan.prompts.begin, plan.newest.take(cache)
+        beside = None if found is None else (found[0][begin:], found[1][begin:])
+        keys = CachedKeys(self.heads, cache, plan.keys, q.dtype, beside)
+        if plan.others is None:
+            return self.library.attend(q, keys, plan.prompts, scale)
+        out = self.attention.paged_attention(q, cache, plan.others, scale)
+        self.library.attend(q[begin:], keys, plan.prompts, scale, out[begin:])
         return out
 
-    def _prompt(self, q: torch.Tensor, cache: PagedCache, slots: torch.Tensor, scale: float) -> torch.Tensor:
-        """One prompt, by what cuDNN has planned for its length rounded up: none of its tokens sees those behind it."""
-        tokens, room = len(q), -(-len(q) // GRAIN) * GRAIN
-        k, v = self.heads.read(cache, slots, room, q.dtype)
-        return self._attend(_longer(q, room), k, v, 1, scale)[:tokens]
 
-    def _attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, prompts: int, scale: float) -> torch.Tensor:
-        """Prompts of one length, each by itself. q [T, N, D], k and v [T, M, D] -> [T, N, D]; none is copied."""
-        if q.is_meta:  # torch would take it apart, and import its compiler for that
-            return torch.empty(q.shape, dtype=q.dtype, device=q.device)
-        queries, keys, values = (x.unflatten(0, (prompts, -1)).transpose(1, 2) for x in (q, k, v))
-        with sdpa_kernel(self.backend):
-            attended = functional.scaled_dot_product_attention(
-                queries, keys, values, is_causal=True, scale=scale, enable_gqa=True
-            )
-        return attended.transpose(1, 2).flatten(0, 1)
+def _prompts(inputs: AttentionInputs, row: int) -> Prompts:
+    begin, lengths = int(inputs.host_query_start[row]), inputs.host_seq_lens[row:]
+    start = tuple((inputs.host_query_start[row:] - begin).tolist())
+    key_start = (0, *np.cumsum(lengths).tolist())
+    on_device = inputs.query_start[row:] - begin if begin else inputs.query_start
+    if start == key_start:
+        return Prompts(row, begin, start, key_start, on_device, on_device)
+    keys_on_device = torch.zeros_like(on_device)
+    torch.cumsum(inputs.seq_lens[row:], 0, dtype=torch.int32, out=keys_on_device[1:])
+    return Prompts(row, begin, start, key_start, on_device, keys_on_device)
 
 
-def cudnn_attends(device: torch.device) -> bool:
-    """Whether torch has cuDNN's attention for a GPU, asked with such tensors as a prompt brings."""
-    q, k = (torch.empty(1, heads, GRAIN, MAX_HEAD_DIM, dtype=torch.float16, device=device) for heads in (4, 1))
-    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
-        return torch.backends.cuda.can_use_cudnn_attention(
-            torch.backends.cuda.SDPAParams(q, k, k, None, 0.0, True, True)
-        )
+def _bytes(lengths: Int32, spec: KVSpec) -> int:
+    """What keys and values take outside the cache, as 16-bit numbers."""
+    return 2 * sum(math.prod(plane.shape) for plane in spec.planes if plane.name in ("k", "v")) * int(lengths.sum())
 
 
-def takes_heads(dim: int) -> bool:
-    """Whether cuDNN attends with heads of so many numbers."""
-    return dim <= MAX_HEAD_DIM and dim % DIM_GRAIN == 0
+def first_taken(query_start: Int32, seq_lens: Int32, library: Library) -> int:
+    """The row from which on all are a library's."""
+    other = np.flatnonzero(~library.takes(np.diff(query_start), seq_lens))
+    return int(other[-1]) + 1 if len(other) else 0
 
 
-def _longer(x: torch.Tensor, lines: int) -> torch.Tensor:
-    """x [t, N, D] and what lies behind it in memory, whatever that is, [lines, N, D]; a copy where it ends there."""
-    end = (x.storage_offset() + lines * x.stride(0)) * x.itemsize
-    if x.is_contiguous() and end <= x.untyped_storage().nbytes():
-        return x.as_strided((lines, *x.shape[1:]), x.stride())
-    longer = x.new_empty(lines, *x.shape[1:])
-    longer[: len(x)] = x
-    return longer
-
-
-def only_fresh(plan: PagedPlan) -> bool:
-    """Whether all rows with several tokens are long, bring all that is in their cache, and see all of it."""
-    inputs = plan.inputs
-    if not long_and_fresh(inputs.host_query_start, inputs.host_seq_lens, inputs.num_single):
-        return False
-    return not plan.window or int(inputs.host_seq_lens[inputs.num_single :].max()) <= plan.window
-
-
-def long_and_fresh(query_start: Int32, seq_lens: Int32, num_single: int) -> bool:
-    """Whether there are rows with several tokens, and each is long and brings all that will be in its cache."""
-    lengths = seq_lens[num_single:]
-    fresh = np.diff(query_start[num_single:]) == lengths
-    return len(lengths) > 0 and bool((fresh & (lengths >= MIN_TOKENS)).all())
+def tokens_taken(query_start: Int32, seq_lens: Int32, library: Library) -> int:
+    """Tokens of those rows."""
+    return int(query_start[-1] - query_start[first_taken(query_start, seq_lens, library)])

@@ -135,6 +135,23 @@ def place_tokens(
     tl.store(slots + token, block.to(tl.int64) * PAGE + position % PAGE, mask=token < num_tokens)
 
 
+@triton.jit(
+    do_not_specialize=["num_rows", "num_keys", "stride_table"], do_not_specialize_on_alignment=["start", "table"]
+)
+def place_keys(
+    start, table, slots, num_rows, num_keys, stride_table, OVERLAP: tl.constexpr, PAGE: tl.constexpr,
+    ROWS: tl.constexpr, KEYS: tl.constexpr,
+):  # fmt: skip
+    """Where all keys of some rows lie, row after row: block * PAGE + entry. start [R+1]: where each row begins."""
+    take_turn(OVERLAP)
+    key = tl.program_id(0) * KEYS + tl.arange(0, KEYS)
+    rows = tl.arange(0, ROWS)
+    row, position = _locate(key, tl.load(start + 1 + rows, mask=rows < num_rows, other=2147483647))
+    valid = (key < num_keys) & (row < num_rows)
+    block = tl.load(table + row.to(tl.int64) * stride_table + position // PAGE, mask=valid, other=0)
+    tl.store(slots + key, block.to(tl.int64) * PAGE + position % PAGE, mask=key < num_keys)
+
+
 @triton.jit
 def _locate(piece, ends):
     """The row a piece belongs to, and its number within it. ends: running sum of the rows' counts."""

@@ -12,13 +12,16 @@ from anychip.triton.programs.order import take_turn
 
 @triton.jit(do_not_specialize=["num_tokens"], do_not_specialize_on_alignment=["positions"])
 def prepare_heads(
-    q, k, v, q_norm, k_norm, positions, cos_sin, slots, q_out, k_out, v_out, k_scale, v_scale, eps, num_tokens,
-    stride_qt, stride_qh, stride_kt, stride_kh, stride_vt, stride_vh, OVERLAP: tl.constexpr, N: tl.constexpr,
-    M: tl.constexpr, D: tl.constexpr, ROTARY: tl.constexpr, NORM_Q: tl.constexpr, NORM_K: tl.constexpr,
-    PAGED: tl.constexpr, PAGE: tl.constexpr, LARGEST: tl.constexpr, WHOLE: tl.constexpr, TOKENS: tl.constexpr,
-    BLOCK_D: tl.constexpr,
+    q, k, v, q_norm, k_norm, positions, cos_sin, slots, q_out, k_out, v_out, k_scale, v_scale, k_beside, eps,
+    num_tokens, stride_qt, stride_qh, stride_kt, stride_kh, stride_vt, stride_vh, OVERLAP: tl.constexpr,
+    N: tl.constexpr, M: tl.constexpr, D: tl.constexpr, ROTARY: tl.constexpr, NORM_Q: tl.constexpr,
+    NORM_K: tl.constexpr, PAGED: tl.constexpr, PAGE: tl.constexpr, LARGEST: tl.constexpr, WHOLE: tl.constexpr,
+    BESIDE: tl.constexpr, TOKENS: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    """q [T, N, D] -> q_out, contiguous; k and v [T, M, D] -> the cache where PAGED, else k -> k_out, contiguous."""
+    """q [T, N, D] -> q_out, contiguous; k and v [T, M, D] -> the cache where PAGED, else k -> k_out, contiguous.
+
+    Where BESIDE, k -> k_beside, contiguous, as well.
+    """
     take_turn(OVERLAP)
     token = tl.program_id(0) * TOKENS + tl.arange(0, TOKENS)
     head = tl.program_id(1)
@@ -35,6 +38,8 @@ def prepare_heads(
         turned = _turn(source, k_norm, positions, cos_sin, token, dims, valid, num_tokens, eps, D, ROTARY, NORM_K)
         entry = _entry(slots, token, num_tokens, head, M, PAGE) if PAGED else wide * M + head
         _put(k_out, k_scale, entry, dims, turned.to(k.dtype.element_ty), valid, D, LARGEST, WHOLE)
+        if BESIDE:
+            tl.store(k_beside + (wide * M + head) * D + dims[None, :], turned.to(k.dtype.element_ty), valid)
     else:
         if PAGED:  # otherwise there is no such head
             head = head - N - M
@@ -68,7 +73,11 @@ def read_heads(
     k_cache, v_cache, k_scale, v_scale, slots, k, v, num_tokens, room, OVERLAP: tl.constexpr, M: tl.constexpr, D:
     tl.constexpr, PAGE: tl.constexpr, CODED: tl.constexpr, TOKENS: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    """The cache's entries of some tokens as k and v [room, M, D], contiguous; zeros behind the last token."""
+    """The cache's entries of some tokens as k and v [room, M, D], contiguous; zeros behind the last token.
+
+    Whoever multiplies a value by a share of zero needs numbers: those that are none are zeros in v, and their keys are
+    none, so that who sees them still knows.
+    """
     take_turn(OVERLAP)
     token = tl.program_id(0) * TOKENS + tl.arange(0, TOKENS)
     head = tl.program_id(1)
@@ -76,7 +85,10 @@ def read_heads(
     there, inside = (token < num_tokens)[:, None], (dims < D)[None, :]
     entry = _entry(slots, token, num_tokens, head, M, PAGE)
     keys = _get(k_cache, k_scale, entry, dims, there, inside, D, CODED)
-    values = _get(v_cache, v_scale, entry, dims, there, inside, D, CODED)
+    values = _get(v_cache, v_scale, entry, dims, there, inside, D, CODED).to(tl.float32)
+    nothing = values * 0.0  # what is no number is none in it
+    keys = keys.to(tl.float32) + tl.sum(nothing, 1)[:, None]
+    values = tl.where(nothing == 0.0, values, 0.0)
     target = (token.to(tl.int64)[:, None] * M + head) * D + dims[None, :]
     tl.store(k + target, keys.to(k.dtype.element_ty), (token < room)[:, None] & inside)
     tl.store(v + target, values.to(v.dtype.element_ty), (token < room)[:, None] & inside)

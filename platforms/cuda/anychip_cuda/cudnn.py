@@ -1,0 +1,96 @@
+"""cuDNN's attention of prompts, through torch: one product of queries and keys each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from anychip.engine.batch import Int32
+from anychip.ops.op import OpSpec
+from anychip_cuda.libraries import Keys, Library, Prompts, refusals
+
+GRAIN = 256
+"""Lengths come in multiples of it: for each that it has not seen, cuDNN plans for 40 ms."""
+LEAST = 1024
+"""Tokens of a prompt from which reading the keys out of the cache costs less than it gains."""
+MAX_HEAD_DIM = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Cudnn(Library):
+    """Fresh prompts of one length together, others one by one by what is planned for their length rounded up."""
+
+    backend: str = "CUDNN_ATTENTION"
+    """Torch's name of what computes."""
+
+    behind = GRAIN
+
+    @property
+    def name(self) -> str:
+        """See `Library`."""
+        return f"cuDNN {torch.backends.cudnn.version()}"
+
+    def refuses(self, spec: OpSpec) -> list[str]:
+        """See `Library`."""
+        return refusals(spec, ("bfloat16", "float16"), MAX_HEAD_DIM)
+
+    def takes(self, tokens: Int32, lengths: Int32) -> npt.NDArray[np.bool_]:
+        """See `Library`."""
+        fresh: npt.NDArray[np.bool_] = tokens == lengths
+        return fresh & (tokens >= LEAST)
+
+    def attend(
+        self, q: torch.Tensor, keys: Keys, prompts: Prompts, scale: float, out: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """See `Library`."""
+        if prompts.even and len(q) % (GRAIN * prompts.count) == 0:
+            attended = self._together(q, *keys.read(0, len(q), len(q)), prompts.count, scale)
+            return attended if out is None else out.copy_(attended)
+        if prompts.count == 1 and out is None:
+            return self._alone(q, keys, 0, scale)
+        out = torch.empty_like(q) if out is None else out
+        for first, last in pairwise(prompts.start):
+            out[first:last] = self._alone(q[first:last], keys, first, scale)
+        return out
+
+    def _alone(self, q: torch.Tensor, keys: Keys, first: int, scale: float) -> torch.Tensor:
+        """One prompt, whose tokens see none of those behind it, rounded up."""
+        tokens, room = len(q), -(-len(q) // GRAIN) * GRAIN
+        k, v = keys.read(first, first + tokens, room)
+        return self._together(_longer(q, room), k, v, 1, scale)[:tokens]
+
+    def _together(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, prompts: int, scale: float) -> torch.Tensor:
+        """Prompts of one length, each by itself. q [T, N, D], k and v [T, M, D] -> [T, N, D]; none is copied."""
+        if q.is_meta:  # torch would take it apart, and import its compiler for that
+            return torch.empty(q.shape, dtype=q.dtype, device=q.device)
+        queries, keys, values = (x.unflatten(0, (prompts, -1)).transpose(1, 2) for x in (q, k, v))
+        with sdpa_kernel(SDPBackend.__members__[self.backend]):
+            attended = functional.scaled_dot_product_attention(
+                queries, keys, values, is_causal=True, scale=scale, enable_gqa=True
+            )
+        return attended.transpose(1, 2).flatten(0, 1)
+
+
+def cudnn_attends(device: torch.device) -> bool:
+    """Whether torch has cuDNN's attention for a GPU, asked with such tensors as a prompt brings."""
+    q, k = (torch.empty(1, heads, GRAIN, MAX_HEAD_DIM, dtype=torch.float16, device=device) for heads in (4, 1))
+    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+        return torch.backends.cuda.can_use_cudnn_attention(
+            torch.backends.cuda.SDPAParams(q, k, k, None, 0.0, True, True)
+        )
+
+
+def _longer(x: torch.Tensor, lines: int) -> torch.Tensor:
+    """x [t, N, D] and what lies behind it in memory, whatever that is, [lines, N, D]; a copy where it ends there."""
+    end = (x.storage_offset() + lines * x.stride(0)) * x.itemsize
+    if x.is_contiguous() and end <= x.untyped_storage().nbytes():
+        return x.as_strided((lines, *x.shape[1:]), x.stride())
+    longer = x.new_empty(lines, *x.shape[1:])
+    longer[: len(x)] = x
+    return longer
