@@ -23,7 +23,7 @@ ROWS: dict[str, tuple[tuple[int, int], ...]] = {
     "prefill": ((0, 37),),
     "chunks": ((23, 18), (16, 16), (0, 3)),
     "mixed": ((7, 1), (48, 1), (70, 29), (0, 40), (15, 2), (90, 1)),
-    "prompts": ((40, 1), (50, 2), (9, 30), (0, 20)),
+    "prompts": ((9, 1), (30, 2), (5, 12), (0, 9)),
 }
 """Batches as (tokens cached before, tokens of this step) of each row: blocks begun, filled and crossed."""
 
