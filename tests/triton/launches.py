@@ -120,7 +120,7 @@ def mix(target: str) -> None:
     spec = OpSpec("bfloat16", 2048, 32, 4, 128, 1000, num_experts=128, experts_per_token=8, expert_size=768)
     ops = ops_for(target, spec)
     gate_up, down = weight(128 * 2 * 768, 2048).stacked(128), weight(128 * 2048, 768).stacked(128)
-    for tokens in (1, 100, 300, 1000, 4096):
+    for tokens in (1, 100, 300, 500, 1000, 4096):
         x = torch.zeros(tokens, 2048, dtype=torch.bfloat16)
         shares, chosen = ops.route(torch.zeros(tokens, 128, dtype=torch.bfloat16), 8, True)
         ops.experts(x, gate_up, down, shares, chosen, "silu")

@@ -16,7 +16,8 @@ from anychip.ops.linear import random_weight
 from anychip.testing.compare import normalized_error
 from anychip.triton.chip import Chip
 from anychip.triton.codes import Codes, prepare_codes
-from anychip.triton.experts import CHUNK, VECTORS, WIDE, Experts
+from anychip.triton.experts import VECTORS, WIDE, Experts
+from anychip.triton.pairs import CHUNK, sorted_pairs
 from anychip.triton.tuning import Tuning, WeightTile
 from anychip.weights.quantize import quantize
 from anychip.weights.scheme import Scheme
@@ -75,20 +76,45 @@ def test_all_tokens_to_the_same_experts(tokens: int) -> None:
     assert normalized_error(ours, wrong) > 0.1  # negative control
 
 
-def test_wide_blocks_and_tiles_by_descriptor() -> None:
-    """In float16: what the interpreter makes of bfloat16 is wrong."""
-    wide = replace(Tuning(), experts_gated=WeightTile(32, 32, 4, 2), experts_down=WeightTile(64, 32, 4, 2))
+@pytest.mark.parametrize("tokens", [20, 40, 90, 300])
+def test_wide_blocks_and_tiles_by_descriptor(tokens: int) -> None:
+    """In float16: what the interpreter makes of bfloat16 is wrong. Tiles do not divide the matrices."""
+    wide = replace(
+        Tuning(),
+        experts_copied=(WeightTile(64, 32, 4, 2), WeightTile(32, 64, 4, 2)),
+        experts_gated=WeightTile(64, 32, 4, 2),
+        experts_down=WeightTile(128, 64, 4, 2),
+    )
     gate_up, down = (replace(each, values=each.values.half()) for each in layer(""))
-    x, shares, chosen = inputs(300)
-    assert chosen.numel() >= WIDE * COUNT
-    wanted = reference.experts(
-        x, gate_up.dequantized(torch.float32), down.dequantized(torch.float32), shares, chosen, "silu"
+    x, shares, chosen = inputs(tokens)
+    assert inputs(300)[2].numel() >= WIDE * COUNT
+    wanted, wrong = (
+        reference.experts(x, gate_up.dequantized(torch.float32), down.dequantized(torch.float32), shares, given, "silu")
+        for given in (chosen, chosen.flip(1))
     )
     for descriptors in (False, True):
         ours = Experts(Chip(6, tuning=wide, descriptors=descriptors)).experts(
             x.half(), gate_up, down, shares, chosen, "silu"
         )
         assert normalized_error(ours.float(), wanted) < 2e-3
+        assert normalized_error(ours.float(), wrong) > 0.1  # negative control
+
+
+@pytest.mark.parametrize("tokens", [1, 40, 700, 1500])
+@pytest.mark.parametrize("one", [False, True])
+def test_each_pair_has_a_place_in_a_block_of_its_expert(tokens: int, one: bool) -> None:
+    _, shares, chosen = inputs(tokens)
+    if one:
+        chosen = torch.tensor([[7, 0, 3]], dtype=torch.int32).repeat(tokens, 1)
+    pairs = sorted_pairs(OURS.chip, shares, chosen, COUNT, 16)
+    blocks, used = pairs.order.view(-1, 16), int(pairs.used)
+    assert (pairs.owners[:used] >= 0).all()
+    assert (pairs.owners[used:] == -1).all()
+    held = blocks[:used] >= 0
+    assert torch.equal(held, torch.arange(16) < held.sum(1)[:, None])  # those that are not full end in gaps
+    assert torch.equal(blocks[:used][held].sort()[0], torch.arange(chosen.numel(), dtype=torch.int32))
+    owners = pairs.owners[:used, None].expand(-1, 16)[held]
+    assert torch.equal(chosen.flatten()[blocks[:used][held].long()], owners)
 
 
 def test_one_of_two_matrices_may_stay_plain() -> None:

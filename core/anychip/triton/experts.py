@@ -11,15 +11,10 @@ import torch
 from anychip.ops.composite import GELU
 from anychip.triton.chip import Chip
 from anychip.triton.codes import Codes
+from anychip.triton.pairs import Pairs, power, sorted_pairs
+from anychip.triton.programs.expert_blocks import gate_blocks, multiply_blocks
 from anychip.triton.programs.expert_vectors import gate_pairs, join_experts
-from anychip.triton.programs.experts import (
-    add_pairs,
-    choose,
-    count_pairs,
-    multiply_experts,
-    place_chunks,
-    sort_pairs,
-)
+from anychip.triton.programs.experts import add_pairs, choose, multiply_experts
 from anychip.triton.rounding import round_tokens
 from anychip.triton.rows import BLOCK, unit_stride
 from anychip.triton.tuning import Tuning, WeightTile
@@ -30,10 +25,11 @@ if TYPE_CHECKING:
 
 WIDTH = 128
 """Pairs of the widest block."""
-WIDE = 96
-"""Pairs an expert from which such blocks leave less unused than they save."""
-CHUNK = 2048
-"""Pairs of a token and an expert that a program looks at."""
+WIDE, WIDE_COPIED = 96, 44
+"""Pairs an expert from which such blocks leave less unused than they save, and where half a block costs half."""
+NARROW = {16: 8, 32: 20}
+"""Most pairs an expert of narrower blocks, so that hardly an expert has more than one: else its matrices are read
+twice."""
 VECTORS = 4
 """Most tokens whose pairs hardly share an expert: each reads its own."""
 
@@ -69,32 +65,21 @@ class Matrices:
         """Whether they are codes."""
         return self.scale is not None
 
-    def tiles(self, rows: int, columns: int) -> TensorDescriptor | None:
-        """What the chip's own copies of tiles go by; None for codes, and lines at no multiple of 16 bytes."""
+    @property
+    def copied(self) -> bool:
+        """Whether chips with descriptors copy tiles of them: numbers of 16 bits in lines at a multiple of 16 bytes."""
+        return self.values.itemsize == 2 and self.values.stride(0) % 8 == 0 and self.columns % 8 == 0
+
+    def tiles(self, matrices: int, rows: int, columns: int) -> TensorDescriptor:
+        """What the chip's own copies of tiles go by: the same rows of so many matrices one behind the other.
+
+        As [E * parts, N, K], where gates and others are two parts of a matrix.
+        """
         from triton.tools.tensor_descriptor import TensorDescriptor  # which builds of Triton for others may lack
 
-        stride = self.values.stride(0)
-        if self.coded or stride * self.values.itemsize % 16:
-            return None
-        return TensorDescriptor(self.values, list(self.values.shape), [stride, 1], [rows, columns])
-
-
-@dataclass(frozen=True, slots=True)
-class Pairs:
-    """Pairs of a token and an expert, by expert; see programs/experts.py."""
-
-    shares: torch.Tensor
-    """[T, k] float32."""
-    order: torch.Tensor
-    """Pairs in blocks of `width`, -1 where a block is not full."""
-    owners: torch.Tensor
-    """Each block's expert, -1 behind the last one."""
-    width: int
-
-    @property
-    def each(self) -> int:
-        """k, experts of a token."""
-        return self.shares.shape[1]
+        line, size = self.values.stride(0), self.rows // matrices
+        shape, strides = [self.count * matrices, size, self.columns], [size * line, line, 1]
+        return TensorDescriptor(self.values, shape, strides, [matrices, rows, columns])
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,20 +92,22 @@ class ExpertShape:
     options: Mapping[str, int | str]
 
 
-def expert_shape(pairs: int, experts: int, gated: bool, dtype: torch.dtype, tuning: Tuning) -> ExpertShape:
+def expert_shape(
+    pairs: int, experts: int, gated: bool, copied: bool, dtype: torch.dtype, tuning: Tuning
+) -> ExpertShape:
     """Blocks of pairs as large as an expert's share, so that its matrices are read once."""
     share, wide = pairs / experts, tuning.experts_gated if gated else tuning.experts_down
     deeper = 2 if dtype.itemsize == 1 else 1
-    if share >= WIDE and wide is not None and dtype.itemsize <= 2:
+    if wide is not None and dtype.itemsize <= 2 and share >= (WIDE_COPIED if copied else WIDE):
         return ExpertShape(wide.rows, WIDTH, wide.inputs * deeper, wide.launch())
+    columns = next((columns for columns, most in NARROW.items() if share <= most), 64)
+    if copied and tuning.experts_copied is not None:
+        tile = tuning.experts_copied[0 if gated else 1]
+        return ExpertShape(tile.rows, columns, tile.inputs, tile.launch())
     if dtype.itemsize > 2:
         tile, columns = tuning.experts_float32, 16
-    elif share <= 16:
-        tile, columns = tuning.experts_few, 16
-    elif share <= 48:
-        tile, columns = tuning.experts_some, 32
     else:
-        tile, columns = tuning.experts_many, 64
+        tile = {16: tuning.experts_few, 32: tuning.experts_some, 64: tuning.experts_many}[columns]
     return ExpertShape(tile.rows, columns, tile.inputs * deeper, tile.launch(gated))
 
 
@@ -138,7 +125,7 @@ class Experts:
         chosen = torch.empty(tokens, count, dtype=torch.int32, device=logits.device)
         choose[(tokens,)](
             logits, shares, chosen, logits.stride(0), E=experts, COUNT=count, RENORMALIZE=renormalize,
-            BLOCK_E=_power(experts), BLOCK_C=_power(count), num_warps=1 if experts <= 256 else 4, **self.chip.order,
+            BLOCK_E=power(experts), BLOCK_C=power(count), num_warps=1 if experts <= 256 else 4, **self.chip.order,
         )  # fmt: skip
         return shares, chosen
 
@@ -156,15 +143,49 @@ class Experts:
         inner, outer = Matrices.of(gate_up), Matrices.of(down)
         if len(x) <= VECTORS:
             return self._vectors(x, inner, outer, shares, chosen, name)
+        copied = self.chip.descriptors and self.chip.tuning.experts_copied is not None and inner.copied and outer.copied
         shape, other = (
-            expert_shape(chosen.numel(), inner.count, gated, inner.values.dtype, self.chip.tuning)
+            expert_shape(chosen.numel(), inner.count, gated, copied, inner.values.dtype, self.chip.tuning)
             for gated in (True, False)
         )
-        pairs = self._pairs(shares, chosen, inner.count, shape.pairs)
-        products = self._multiply(self._multiply(x, inner, pairs, name, shape), outer, pairs, "", other)
+        pairs = sorted_pairs(self.chip, shares, chosen, inner.count, shape.pairs)
+        if copied and shape.pairs == WIDTH:
+            products = self._blocks(x, inner, outer, pairs, name, shape, other)
+        else:
+            hidden = self._multiply(x, inner, pairs, name, shape, copied)
+            products = self._multiply(hidden, outer, pairs, "", other, copied)
         out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
         (tokens, width), count = x.shape, chosen.shape[1]
         add_pairs[(tokens, -(-width // BLOCK))](products, out, H=width, COUNT=count, BLOCK=BLOCK, **self.chip.order)
+        return out
+
+    def _blocks(
+        self,
+        x: torch.Tensor,
+        inner: Matrices,
+        outer: Matrices,
+        pairs: Pairs,
+        activation: str,
+        shape: ExpertShape,
+        other: ExpertShape,
+    ) -> torch.Tensor:
+        """[pairs, H] of x by token, through whole blocks; see programs/expert_blocks.py."""
+        from triton.tools.tensor_descriptor import TensorDescriptor  # which builds of Triton for others may lack
+
+        size, width, blocks = outer.columns, outer.rows, len(pairs.owners)
+        hidden = torch.empty(len(pairs.order), size, dtype=x.dtype, device=x.device)
+        gate_blocks[(-(-size // shape.rows), blocks)](
+            x, inner.tiles(2, shape.rows, shape.inputs), hidden, pairs.order, pairs.owners, x.stride(0), N=size,
+            K=inner.columns, COUNT=pairs.each, ACTIVATION=activation, BLOCK_T=WIDTH, BLOCK_N=shape.rows,
+            BLOCK_K=shape.inputs, **shape.options, **self.chip.order,
+        )  # fmt: skip
+        inputs = TensorDescriptor(hidden, list(hidden.shape), list(hidden.stride()), [WIDTH, other.inputs])
+        out = torch.empty(pairs.shares.numel(), width, dtype=x.dtype, device=x.device)
+        multiply_blocks[(self.chip.processors,)](
+            inputs, outer.tiles(1, other.rows, other.inputs), out, pairs.order, pairs.owners, pairs.used, pairs.shares,
+            N=width, K=size, PROGRAMS=self.chip.processors, BLOCK_T=WIDTH, BLOCK_N=other.rows, BLOCK_K=other.inputs,
+            **other.options, **self.chip.order,
+        )  # fmt: skip
         return out
 
     def _vectors(
@@ -183,13 +204,13 @@ class Experts:
         gate_pairs[(-(-size // tile.rows), tokens * count)](
             x, inner.values, inner.scale, hidden, chosen, x.stride(0), inner.values.stride(0), N=size, K=inner.columns,
             COUNT=count, ACTIVATION=activation, CODED=inner.coded, BLOCK_N=tile.rows,
-            BLOCK_K=min(tile.inputs, _power(inner.columns)), **self._threads(tile), **self.chip.order,
+            BLOCK_K=min(tile.inputs, power(inner.columns)), **self._threads(tile), **self.chip.order,
         )  # fmt: skip
         out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
         join_experts[(-(-outer.rows // join.rows), tokens)](
             hidden, outer.values, outer.scale, out, chosen, shares, outer.values.stride(0), N=outer.rows, K=size,
-            COUNT=count, CODED=outer.coded, BLOCK_C=_power(count), BLOCK_N=join.rows,
-            BLOCK_K=min(join.inputs, _power(size)), **self._threads(join), **self.chip.order,
+            COUNT=count, CODED=outer.coded, BLOCK_C=power(count), BLOCK_N=join.rows,
+            BLOCK_K=min(join.inputs, power(size)), **self._threads(join), **self.chip.order,
         )  # fmt: skip
         return out
 
@@ -199,48 +220,19 @@ class Experts:
         return {**tile.launch(), "num_warps": min(16, tile.warps * tuning.vector_threads)}
 
     def _multiply(
-        self, x: torch.Tensor, matrices: Matrices, pairs: Pairs, activation: str, shape: ExpertShape
+        self, x: torch.Tensor, matrices: Matrices, pairs: Pairs, activation: str, shape: ExpertShape, copied: bool
     ) -> torch.Tensor:
         """[pairs, N] of x by token and gated, or by pair and scaled by its share; see programs/experts.py."""
         rounded = round_tokens(self.chip, x, matrices.values.dtype) if matrices.coded else None
         given, scales = (x, None) if rounded is None else (rounded.codes, rounded.scales)
-        rows = matrices.rows // (2 if activation else 1)
+        parts = 2 if activation else 1
+        rows = matrices.rows // parts
         out = torch.empty(pairs.shares.numel(), rows, dtype=x.dtype, device=x.device)
-        wide = self.chip.descriptors and bool(activation) and pairs.width == WIDTH and rows % shape.rows == 0
-        tiles = matrices.tiles(shape.rows, shape.inputs) if wide else None
+        tiles = matrices.tiles(parts, shape.rows, shape.inputs) if copied else None
         multiply_experts[(-(-rows // shape.rows), len(pairs.owners))](
             given, scales, matrices.values, tiles, matrices.scale, out, pairs.order, pairs.owners, pairs.shares,
             given.stride(0), matrices.values.stride(0), N=rows, K=matrices.columns, COUNT=pairs.each,
-            ACTIVATION=activation, CODED=matrices.coded, TILED=tiles is not None, BLOCK_T=pairs.width,
+            ACTIVATION=activation, CODED=matrices.coded, TILED=copied, BLOCK_T=pairs.width,
             BLOCK_N=shape.rows, BLOCK_K=shape.inputs, **shape.options, **self.chip.order,
         )  # fmt: skip
         return out
-
-    def _pairs(self, shares: torch.Tensor, chosen: torch.Tensor, experts: int, width: int) -> Pairs:
-        """Pairs put together by expert, at once or by whoever multiplies them first."""
-        pairs, device = chosen.numel(), chosen.device
-        blocks, chunk = most_blocks(pairs, experts, width), min(CHUNK, _power(pairs))
-        order = torch.empty(blocks * width, dtype=torch.int32, device=device)
-        owners = torch.empty(blocks, dtype=torch.int32, device=device)
-        sizes = {"E": experts, "BLOCK_E": _power(experts + 1), "BLOCK_P": chunk, **self.chip.order}
-        chunks, counts = -(-pairs // chunk), None
-        if chunks > 1:
-            counts = torch.empty(chunks + 1, sizes["BLOCK_E"], dtype=torch.int32, device=device)
-            count_pairs[(chunks,)](chosen, counts, pairs, **sizes)
-            place_chunks[(1,)](
-                counts, E=experts, CHUNKS=chunks, BLOCK_C=_power(chunks), BLOCK_E=sizes["BLOCK_E"], BLOCK_T=width,
-                num_warps=self.chip.tuning.warps(512), **self.chip.order,
-            )  # fmt: skip
-        sort_pairs[(experts, chunks)](
-            chosen, counts, order, owners, pairs, blocks, CHUNKS=chunks, BLOCK_T=width, **sizes
-        )
-        return Pairs(shares, order, owners, width)
-
-
-def most_blocks(pairs: int, experts: int, width: int) -> int:
-    """Blocks of `width` that so many pairs can fill at most, whichever experts they go to."""
-    return min(pairs, experts + pairs // width)
-
-
-def _power(size: int) -> int:
-    return max(2, 1 << (size - 1).bit_length())

@@ -88,12 +88,14 @@ class Tuning:
     experts_join: WeightTile = WeightTile(2, 1024, 4, 1)
     """The products behind them, of all experts of a token at once."""
     experts_few: WeightTile = WeightTile(64, 128, 4, 2)
-    """Up to 16 pairs of a token and an expert for each expert."""
+    """Up to 8 pairs of a token and an expert for each expert."""
     experts_some: WeightTile = WeightTile(64, 128, 4, 2)
-    """Up to 48."""
+    """Up to 20."""
     experts_many: WeightTile = WeightTile(128, 64, 8, 2)
+    experts_copied: tuple[WeightTile, WeightTile] | None = None
+    """All three where the chip copies tiles by itself: gated products, and those behind them."""
     experts_gated: WeightTile | None = None
-    """Gated products of at least 96 pairs an expert, in blocks of 128; None: as many."""
+    """Gated products of at least 96 pairs an expert, 44 in tiles copied, in blocks of 128; None: as many."""
     experts_down: WeightTile | None = None
     """The products behind them, in the same blocks."""
     experts_float32: WeightTile = WeightTile(32, 32, 4, 2)

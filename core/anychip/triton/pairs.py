@@ -1,0 +1,70 @@
+"""Pairs of a token and one of its experts, sorted by expert on the device into blocks of one width."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from anychip.triton.chip import Chip
+from anychip.triton.programs.pairs import count_pairs, place_chunks, scatter_pairs, sort_pairs
+
+CHUNK = 2048
+"""Most pairs that each program looks at all of."""
+SHARED = 1024, 4096
+"""Fewest and most of a program's own."""
+PROGRAMS = 32
+"""Programs that share more, as long as they need not take more than the most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Pairs by expert; see programs/pairs.py."""
+
+    shares: torch.Tensor
+    """[T, k] float32."""
+    order: torch.Tensor
+    """Pairs in blocks of `width`, -1 where a block is not full."""
+    owners: torch.Tensor
+    """Each block's expert, -1 behind the last one."""
+    used: torch.Tensor
+    """[1]: how many blocks have an expert."""
+    width: int
+
+    @property
+    def each(self) -> int:
+        """k, experts of a token."""
+        return self.shares.shape[1]
+
+
+def sorted_pairs(chip: Chip, shares: torch.Tensor, chosen: torch.Tensor, experts: int, width: int) -> Pairs:
+    """The pairs of `chosen` [T, k] in blocks of `width`: one launch for a chunk of them, else three."""
+    pairs, device = chosen.numel(), chosen.device
+    blocks = most_blocks(pairs, experts, width)
+    order = torch.empty(blocks * width, dtype=torch.int32, device=device)
+    owners = torch.empty(blocks, dtype=torch.int32, device=device)
+    used = torch.empty(1, dtype=torch.int32, device=device)
+    chunk = power(pairs) if pairs <= CHUNK else min(SHARED[1], max(SHARED[0], power(-(-pairs // PROGRAMS))))
+    sizes = {"E": experts, "BLOCK_E": power(experts + 1), **chip.order}
+    if pairs <= CHUNK:
+        sort_pairs[(experts,)](chosen, order, owners, used, pairs, blocks, BLOCK_P=chunk, BLOCK_T=width, **sizes)
+        return Pairs(shares, order, owners, used, width)
+    chunks = -(-pairs // chunk)
+    counts = torch.empty(chunks + 2, sizes["BLOCK_E"], dtype=torch.int32, device=device)
+    count_pairs[(chunks,)](chosen, counts, pairs, BLOCK_P=chunk, **sizes)
+    warps = chip.tuning.warps(512)
+    place_chunks[(1,)](counts, CHUNKS=chunks, BLOCK_C=power(chunks), BLOCK_T=width, num_warps=warps, **sizes)
+    scatter_pairs[(chunks + experts,)](
+        chosen, counts, order, owners, used, pairs, blocks, CHUNKS=chunks, BLOCK_P=chunk, BLOCK_T=width, **sizes
+    )
+    return Pairs(shares, order, owners, used, width)
+
+
+def most_blocks(pairs: int, experts: int, width: int) -> int:
+    """Blocks of `width` that so many pairs can fill at most, whichever experts they go to."""
+    return min(pairs, experts + pairs // width)
+
+
+def power(size: int) -> int:
+    """The smallest power of two from `size` on, 2 at least."""
+    return max(2, 1 << (size - 1).bit_length())
