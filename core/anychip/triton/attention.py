@@ -11,7 +11,7 @@ from anychip.ops.attention import AttentionInputs
 from anychip.plugin.contract import KVSpec
 from anychip.triton.cache import PagedCache
 from anychip.triton.chip import Chip
-from anychip.triton.plan import Contexts, PagedPlan, Queries, make_plan
+from anychip.triton.plan import UNIT, Contexts, PagedPlan, Queries, make_plan
 from anychip.triton.programs.contexts import attend_contexts, join_pieces
 from anychip.triton.programs.queries import attend_queries
 from anychip.triton.tiles import context_tiles, padded, query_tile
@@ -88,8 +88,9 @@ def _attend_contexts(
     attend_contexts[(kv_heads, contexts.programs)](
         q, cache.k, cache.v, cache.k_scale, cache.v_scale, table, contexts.pieces, contexts.sharers,
         contexts.row_pieces, out, partial, statistics, scoring.sinks, scoring.factor, scoring.softcap, q.stride(0),
-        q.stride(1), table.stride(0), G=heads // kv_heads, D=dim, PAGE=plan.block_size, CODED=not cache.whole,
-        SOFTCAP=scoring.softcap > 0, SINKS=scoring.sinks is not None, STAGES=tile.stages,
+        q.stride(1), table.stride(0), G=heads // kv_heads, D=dim, PAGE=plan.block_size,
+        STARTS=1 if plan.window else UNIT, CODED=not cache.whole, SOFTCAP=scoring.softcap > 0,
+        SINKS=scoring.sinks is not None, STAGES=tile.stages,
         **_shared(contexts.shared), **_blocks(tile, dim), **tile.launch, **chip.order,
     )  # fmt: skip
     rows, together = plan.inputs.num_single, heads // kv_heads if plan.inputs.num_single >= MANY else 1

@@ -26,13 +26,13 @@ from anychip.triton.programs.sharing import SHARER
 def attend_contexts(
     q, k_cache, v_cache, k_scale, v_scale, table, pieces, sharers, row_pieces, out, partial, statistics, sinks, scale,
     softcap, stride_qt, stride_qh, stride_table, OVERLAP: tl.constexpr, G: tl.constexpr, D: tl.constexpr,
-    PAGE: tl.constexpr, CODED: tl.constexpr, SOFTCAP: tl.constexpr, SINKS: tl.constexpr, BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr, STAGES: tl.constexpr, SHARED_M: tl.constexpr, SHARED_N: tl.constexpr,
+    PAGE: tl.constexpr, STARTS: tl.constexpr, CODED: tl.constexpr, SOFTCAP: tl.constexpr, SINKS: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, STAGES: tl.constexpr, SHARED_M: tl.constexpr, SHARED_N: tl.constexpr,
     SHARED_STAGES: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     """Queries of one token and cached head, or of several tokens that share, against one piece of their context.
 
-    A tile has BLOCK_M lines for one token and SHARED_M for several; 0: none share.
+    A tile has BLOCK_M lines for one token and SHARED_M for several; 0: none share. Pieces begin at multiples of STARTS.
     """
     take_turn(OVERLAP)
     line = pieces + tl.program_id(1) * PIECE
@@ -44,22 +44,23 @@ def attend_contexts(
         if members > 1:
             _attend_shared(
                 q, k_cache, v_cache, k_scale, v_scale, table, line, first, members, sharers, row_pieces, partial,
-                statistics, sinks, scale, softcap, stride_qt, stride_qh, stride_table, G, D, PAGE, CODED, SOFTCAP,
-                SINKS, SHARED_M, SHARED_N, SHARED_STAGES, BLOCK_D,
+                statistics, sinks, scale, softcap, stride_qt, stride_qh, stride_table, G, D, PAGE, STARTS, CODED,
+                SOFTCAP, SINKS, SHARED_M, SHARED_N, SHARED_STAGES, BLOCK_D,
             )  # fmt: skip
             return
     _attend_alone(
         q, k_cache, v_cache, k_scale, v_scale, table, line, first, out, partial, statistics, sinks, scale, softcap,
-        stride_qt, stride_qh, stride_table, G, D, PAGE, CODED, SOFTCAP, SINKS, BLOCK_M, BLOCK_N, STAGES, BLOCK_D,
+        stride_qt, stride_qh, stride_table, G, D, PAGE, STARTS, CODED, SOFTCAP, SINKS, BLOCK_M, BLOCK_N, STAGES,
+        BLOCK_D,
     )  # fmt: skip
 
 
 @triton.jit
 def _attend_alone(
     q, k_cache, v_cache, k_scale, v_scale, table, line, row, out, partial, statistics, sinks, scale, softcap, stride_qt,
-    stride_qh, stride_table, G: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr, CODED: tl.constexpr,
-    SOFTCAP: tl.constexpr, SINKS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, STAGES: tl.constexpr,
-    BLOCK_D: tl.constexpr,
+    stride_qh, stride_table, G: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr, STARTS: tl.constexpr, CODED:
+    tl.constexpr, SOFTCAP: tl.constexpr, SINKS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, STAGES:
+    tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     kv_head, kv_heads = tl.program_id(0), tl.num_programs(0)
     members, dims = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_D)
@@ -68,7 +69,7 @@ def _attend_alone(
     queries = tl.load(q + row.to(tl.int64) * stride_qt + heads[:, None] * stride_qh + dims[None, :], valid, other=0.0)
     total, highest, mass = _fold_piece(
         queries, k_cache, v_cache, k_scale, v_scale, table + row.to(tl.int64) * stride_table, line, heads, members < G,
-        sinks, scale, softcap, PAGE, CODED, SOFTCAP, SINKS, BLOCK_M, BLOCK_N, STAGES, BLOCK_D, D,
+        sinks, scale, softcap, PAGE, STARTS, CODED, SOFTCAP, SINKS, BLOCK_M, BLOCK_N, STAGES, BLOCK_D, D,
     )  # fmt: skip
     if tl.load(line + 4) == 1:
         offsets = (row.to(tl.int64) * kv_heads * G + heads)[:, None] * D + dims[None, :]
@@ -84,9 +85,9 @@ def _attend_alone(
 @triton.jit
 def _attend_shared(
     q, k_cache, v_cache, k_scale, v_scale, table, line, first, members, sharers, row_pieces, partial, statistics, sinks,
-    scale, softcap, stride_qt, stride_qh, stride_table, G: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr,
-    CODED: tl.constexpr, SOFTCAP: tl.constexpr, SINKS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    STAGES: tl.constexpr, BLOCK_D: tl.constexpr,
+    scale, softcap, stride_qt, stride_qh, stride_table, G: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr, STARTS:
+    tl.constexpr, CODED: tl.constexpr, SOFTCAP: tl.constexpr, SINKS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N:
+    tl.constexpr, STAGES: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     kv_head, kv_heads = tl.program_id(0), tl.num_programs(0)
     member, dims = tl.arange(0, BLOCK_M) // G, tl.arange(0, BLOCK_D)
@@ -98,7 +99,7 @@ def _attend_shared(
     table_row = table + tl.load(sharers + first * SHARER).to(tl.int64) * stride_table
     total, highest, mass = _fold_piece(
         tl.load(q + offsets, valid, other=0.0), k_cache, v_cache, k_scale, v_scale, table_row, line, heads, held, sinks,
-        scale, softcap, PAGE, CODED, SOFTCAP, SINKS, BLOCK_M, BLOCK_N, STAGES, BLOCK_D, D,
+        scale, softcap, PAGE, STARTS, CODED, SOFTCAP, SINKS, BLOCK_M, BLOCK_N, STAGES, BLOCK_D, D,
     )  # fmt: skip
     place = tl.load(row_pieces + row * 2, held, other=0) + tl.load(line + 3)
     lines = place.to(tl.int64) * kv_heads * G + heads
@@ -109,9 +110,9 @@ def _attend_shared(
 
 @triton.jit
 def _fold_piece(
-    queries, k_cache, v_cache, k_scale, v_scale, table_row, line, heads, held, sinks, scale, softcap,
-    PAGE: tl.constexpr, CODED: tl.constexpr, SOFTCAP: tl.constexpr, SINKS: tl.constexpr, BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr, STAGES: tl.constexpr, BLOCK_D: tl.constexpr, D: tl.constexpr,
+    queries, k_cache, v_cache, k_scale, v_scale, table_row, line, heads, held, sinks, scale, softcap, PAGE:
+    tl.constexpr, STARTS: tl.constexpr, CODED: tl.constexpr, SOFTCAP: tl.constexpr, SINKS: tl.constexpr, BLOCK_M:
+    tl.constexpr, BLOCK_N: tl.constexpr, STAGES: tl.constexpr, BLOCK_D: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
     """Sums, highest score and mass of a piece's keys, for a tile of queries."""
     begin, end = tl.load(line + 1), tl.load(line + 2)
@@ -124,9 +125,10 @@ def _fold_piece(
         mass = tl.where(number == 0, mass, 0.0)
     total = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
     # Known a turn ahead: keys wait for no table then, and as many tiles of them are under way as there are stages.
-    block = blocks_of(table_row, begin, end, True, PAGE, BLOCK_N)
+    ONE: tl.constexpr = PAGE % BLOCK_N == 0 and STARTS % BLOCK_N == 0
+    block = blocks_of(table_row, begin, end, True, PAGE, BLOCK_N, ONE)
     for start in tl.range(begin, end, BLOCK_N, num_stages=STAGES):
-        following = blocks_of(table_row, start + BLOCK_N, end, True, PAGE, BLOCK_N)
+        following = blocks_of(table_row, start + BLOCK_N, end, True, PAGE, BLOCK_N, ONE)
         total, highest, mass = fold(
             queries, total, highest, mass, k_cache, v_cache, k_scale, v_scale, block, tl.program_id(0),
             tl.num_programs(0), heads, start, end, scale, softcap, True, False, 0, SOFTCAP, CODED, PAGE, D, BLOCK_N,

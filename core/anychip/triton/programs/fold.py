@@ -16,7 +16,7 @@ def fold(
     scale, softcap, BOUNDED: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr,
     CODED: tl.constexpr, PAGE: tl.constexpr, D: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    """Keys `start` to start + BLOCK_N of a row, each in its `block` [BLOCK_N].
+    """Keys `start` to start + BLOCK_N of a row, each in its `block` [BLOCK_N], or all in one.
 
     BOUNDED: keys from `end` on are not read. CAUSAL: each query sees up to its own position, and WINDOW keys (0: all).
     CODED: keys and values are codes, each with a scale [block, head, entry] of its own.
@@ -25,7 +25,7 @@ def fold(
     dims = tl.arange(0, BLOCK_D)
     keys = start + tl.arange(0, BLOCK_N)
     within = (keys < end) if BOUNDED else (keys >= 0)
-    entry = (block.to(tl.int64) * kv_heads + kv_head) * PAGE + keys % PAGE
+    entry = entries_of(block, keys, start, kv_head, kv_heads, PAGE, BLOCK_N)
     offsets = entry[:, None] * D + dims[None, :]
     # What lies behind the end may be another request's, or no number: it is read as 0, because 0 * nan is nan.
     k = _read(k_cache + offsets, within, dims, BOUNDED, D, BLOCK_D).to(q.dtype)
@@ -63,13 +63,30 @@ def fold(
 
 
 @triton.jit
-def blocks_of(table_row, start, end, BOUNDED: tl.constexpr, PAGE: tl.constexpr, BLOCK_N: tl.constexpr):
-    """In which blocks a row's keys `start` to start + BLOCK_N lie; BOUNDED: those from `end` on are not looked up."""
-    keys = start + tl.arange(0, BLOCK_N)
-    if BOUNDED:
+def blocks_of(
+    table_row, start, end, BOUNDED: tl.constexpr, PAGE: tl.constexpr, BLOCK_N: tl.constexpr, ONE: tl.constexpr = False
+):
+    """In which blocks a row's keys `start` to start + BLOCK_N lie; BOUNDED: those from `end` on are not looked up.
+
+    ONE: all in one, as `start` and PAGE are multiples of BLOCK_N.
+    """
+    if ONE:
+        return tl.load(table_row + start // PAGE, mask=start < end, other=0)
+    elif BOUNDED:
+        keys = start + tl.arange(0, BLOCK_N)
         return tl.load(table_row + keys // PAGE, mask=keys < end, other=0)
     else:
-        return tl.load(table_row + keys // PAGE)
+        return tl.load(table_row + (start + tl.arange(0, BLOCK_N)) // PAGE)
+
+
+@triton.jit
+def entries_of(block, keys, start, kv_head, kv_heads, PAGE: tl.constexpr, BLOCK_N: tl.constexpr):
+    """Lines of keys [BLOCK_N] in a cache [block, head, entry]; one block for all of them is less to work out."""
+    line = (block.to(tl.int64) * kv_heads + kv_head) * PAGE
+    if len(block.shape) == 0:
+        return (line + start % PAGE) + tl.arange(0, BLOCK_N)
+    else:
+        return line + keys % PAGE
 
 
 @triton.jit

@@ -1,9 +1,12 @@
-"""Root-mean-square normalization of a row at a time; sums in float32, rounded once."""
+"""Root-mean-square normalization of a row at a time; sums in float32, rounded once.
+
+The norm's weight is read before the previous program has ended: nobody writes it, and it comes from far away.
+"""
 
 import triton
 import triton.language as tl
 
-from anychip.triton.programs.order import take_turn
+from anychip.triton.programs.order import let_next_start, take_turn, wait_for_previous
 from anychip.triton.programs.rounding import put_row
 
 
@@ -13,14 +16,16 @@ def normalize(
     tl.constexpr, H: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Lines [rows, heads, H], a program each; `out` and `scales` as in `put_row`."""
-    take_turn(OVERLAP)
+    let_next_start(OVERLAP)
     line = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     valid = column < H
+    factor = tl.load(weight + column, valid, other=0.0)
+    wait_for_previous(OVERLAP)
     source = x + line // heads * stride_row + line % heads * stride_head
     values = tl.load(source + column, valid, other=0.0).to(tl.float32)
     scale = tl.rsqrt(tl.sum(values * values, 0) / H + eps)
-    normed = values * scale * tl.load(weight + column, valid, other=0.0).to(tl.float32)
+    normed = values * scale * factor.to(tl.float32)
     put_row(out, scales, line, normed, column, H, LARGEST, WHOLE)
 
 
@@ -30,15 +35,17 @@ def add_and_normalize(
     tl.constexpr, OVERLAP: tl.constexpr, H: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """x + residual, and that normalized before it is rounded. [rows, H]; `out` and `scales` as in `put_row`."""
-    take_turn(OVERLAP)
+    let_next_start(OVERLAP)
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     valid = column < H
+    factor = tl.load(weight + column, valid, other=0.0)
+    wait_for_previous(OVERLAP)
     values = tl.load(x + row * stride_x + column, valid, other=0.0).to(tl.float32)
     values += tl.load(residual + row * stride_residual + column, valid, other=0.0).to(tl.float32)
     tl.store(new_residual + row * H + column, values.to(new_residual.dtype.element_ty), valid)
     scale = tl.rsqrt(tl.sum(values * values, 0) / H + eps)
-    normed = values * scale * tl.load(weight + column, valid, other=0.0).to(tl.float32)
+    normed = values * scale * factor.to(tl.float32)
     put_row(out, scales, row, normed, column, H, LARGEST, WHOLE)
 
 
