@@ -65,17 +65,24 @@ class Step:
     """A step of RAGGED rows over a cache full of numbers, by these kernels and by the reference."""
 
     def __init__(
-        self, dtype: str, window: int | None = None, softcap: float = 0.0, sinks: bool = False, cache: str = ""
+        self,
+        dtype: str,
+        window: int | None = None,
+        softcap: float = 0.0,
+        sinks: bool = False,
+        cache: str = "",
+        page: int = 16,
     ) -> None:
         generator = torch.Generator().manual_seed(3)
         self.spec = OpSpec(dtype, 96, 6, 2, 48, 100, windows=(window,) if window else (), kv_dtype=cache)
         planes = tuple(Plane(name, (2, 48), dtype) for name in "kv")
         self.layer = stored_as(KVSpec("sliding" if window else "full", planes, window), cache or "auto")
-        table, self.blocks = shuffled_table(generator, [sum(row) for row in RAGGED], 16)
+        table, self.blocks = shuffled_table(generator, [sum(row) for row in RAGGED], page)
+        self.page = page
         self.inputs = batch_inputs(RAGGED, table)
         tokens = sum(new for _, new in RAGGED)
         self.q = normal(generator, tokens, 6, 48, dtype=dtype)
-        self.k, self.v = (normal(generator, self.blocks * 16, 2, 48, dtype=dtype) for _ in range(2))
+        self.k, self.v = (normal(generator, self.blocks * page, 2, 48, dtype=dtype) for _ in range(2))
         if cache == "fp8":
             self.k, self.v = representable(self.k), representable(self.v)
         self.softcap = softcap
@@ -88,11 +95,12 @@ class Step:
             whole = {plane for plane in layer.planes if plane.dtype == self.spec.dtype}
             planes = (replace(plane, dtype="float32") if plane in whole else plane for plane in layer.planes)
             layer = replace(layer, planes=tuple(planes))
-        cache = ops.new_cache(layer, self.blocks, 16, "cpu")
-        everything = batch_inputs(((0, self.blocks * 16),), np.arange(self.blocks, dtype=np.int32)[None])
+        cache = ops.new_cache(layer, self.blocks, self.page, "cpu")
+        everything = batch_inputs(((0, self.blocks * self.page),), np.arange(self.blocks, dtype=np.int32)[None])
         q, k, v = (x.float() if wide else x for x in (self.q, self.k, self.v))
-        ops.kv_write(k, v, cache, ops.plan_attention(everything, layer, 16))
-        return ops.paged_attention(q, cache, ops.plan_attention(inputs, layer, 16), 0.2, self.softcap, self.sinks)
+        ops.kv_write(k, v, cache, ops.plan_attention(everything, layer, self.page))
+        plan = ops.plan_attention(inputs, layer, self.page)
+        return ops.paged_attention(q, cache, plan, 0.2, self.softcap, self.sinks)
 
     def error(self, inputs: AttentionInputs | None = None, chip: Chip | None = None) -> float:
         """Of the kernels, given `inputs`, against the reference, given the right ones."""
@@ -140,7 +148,9 @@ def test_values_of_very_different_sizes_keep_their_weights() -> None:
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize(
-    "options", [{}, {"window": 100}, {"softcap": 3.0, "sinks": True}], ids=["plain", "window", "softcap and sinks"]
+    "options",
+    [{}, {"window": 100}, {"softcap": 3.0, "sinks": True}, {"page": 64}],
+    ids=["plain", "window", "softcap and sinks", "tiles within a block"],
 )
 def test_long_contexts_are_cut_and_joined(dtype: str, options: dict[str, Any]) -> None:
     assert Step(dtype, **options).error() < TOLERANCE[dtype]
