@@ -213,14 +213,6 @@ def test_split_inputs_add_up_each_time(tokens: int, dtype: str) -> None:
         assert normalized_error(linear(x, Weight(weight.roll(1), (70, 1100)), None), right) > 0.1
 
 
-@pytest.mark.parametrize("lanes", [16, 64, 256])
-def test_a_lane_that_hides_tokens_makes_the_search_go_over_all(lanes: int) -> None:
-    op, spec = ALL_OPS["sample"], OpSpec("float32", 64, 4, 4, 16, 211)
-    for case in op.generate(torch.Generator().manual_seed(2), spec):
-        wanted = op.reference(*case.arguments)[0]
-        assert torch.equal(Sampling(Chip(6), lanes, sorted_rows=0).sample(*case.arguments)[0], wanted), case.label
-
-
 @pytest.mark.parametrize("vocabulary", [1, 2048, 5000])
 def test_a_draw_by_parts_is_that_of_the_whole(vocabulary: int) -> None:
     generator = torch.Generator().manual_seed(7)

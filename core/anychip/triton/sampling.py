@@ -1,4 +1,5 @@
-"""Launching the choice of a token and its note: two launches for the highest logit, one to three for a draw."""
+"""Launching the choice of a token and its note: two launches for the highest logit, three for a draw, six for one that
+top-k or top-p cuts."""
 
 from __future__ import annotations
 
@@ -6,15 +7,24 @@ from dataclasses import dataclass
 
 import torch
 
-from anychip.sample import choose, take
 from anychip.sample.choose import BLOCK
 from anychip.triton.chip import Chip
-from anychip.triton.programs.draw import draw_block, weigh_blocks
+from anychip.triton.programs.draw import draw_block, weigh_blocks, weigh_kept
+from anychip.triton.programs.floors import collect_between, find_floors, measure_levels
 from anychip.triton.programs.greedy import choose_peak, find_peaks
-from anychip.triton.programs.sample import draw_tokens
 
 PART = 2048
-"""Tokens of the vocabulary that a program of `find_peaks` looks at."""
+"""Tokens of the vocabulary that a program looks at."""
+TILE = PART // BLOCK
+"""Blocks of a part."""
+SHARE = 4096
+"""Tokens that a program measures against levels."""
+LEVELS = 16
+"""Levels between which the cut of top-k or top-p is looked for."""
+LANES = 2048
+"""Tokens of a list that are looked at together."""
+SHIFTS = {torch.float32: 0, torch.bfloat16: 16, torch.float16: 13}
+"""Lowest bits of a float32 that are 0 where it has been such a number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +45,8 @@ class Sampling:
     """The ops of choosing on one chip."""
 
     chip: Chip
-    lanes: int = 4096
-    """See programs/sample.py."""
-    sorted_rows: int = 16
-    """Up to so many rows are sorted by torch where all logits may decide: a flat row is searched for long here."""
+    room: int = 16384
+    """Logits of a row that are listed around a cut. Where there are more, the row itself is searched, which is slow."""
 
     def greedy(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """See anychip.sample.choose.greedy."""
@@ -64,8 +72,6 @@ class Sampling:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See anychip.sample.choose.sample."""
         parameters = temperature, top_k, top_p, min_p
-        if self._sorts(logits, candidates):
-            return choose.sample(logits, *parameters, numbers, candidates)
         ids, highest = _chosen(logits)
         self._draw(logits, parameters, candidates, Draw(ids=ids, numbers=numbers, highest=highest))
         return ids, highest
@@ -85,16 +91,11 @@ class Sampling:
     ) -> torch.Tensor:
         """See anychip.sample.take.take_drawn."""
         parameters = temperature, top_k, top_p, min_p
-        if self._sorts(logits, candidates):
-            return take.take_drawn(self, logits, keys, positions, *parameters, candidates, rows, newest)
         ids = _chosen(logits)[0]
         self._draw(
             logits, parameters, candidates, Draw(ids=ids, keys=keys, positions=positions, rows=rows, newest=newest)
         )
         return ids
-
-    def _sorts(self, logits: torch.Tensor, candidates: int) -> bool:
-        return candidates >= logits.shape[1] and logits.shape[0] <= self.sorted_rows
 
     def _peaks(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The highest logit of each part of the vocabulary, and its token, both [L, parts]."""
@@ -124,34 +125,51 @@ class Sampling:
             )  # fmt: skip
 
     def _draw(self, logits: torch.Tensor, parameters: tuple[torch.Tensor, ...], candidates: int, draw: Draw) -> None:
-        if len(logits):
-            draw_from = self._draw_truncated if candidates else self._draw_by_parts
-            draw_from(logits, parameters, draw)
-
-    def _draw_truncated(self, logits: torch.Tensor, parameters: tuple[torch.Tensor, ...], draw: Draw) -> None:
-        count, vocabulary = logits.shape
-        blocks = power_of_two(-(-vocabulary // BLOCK))
-        sums = torch.empty(count, blocks, dtype=torch.float32, device=logits.device)
-        draw_tokens[(count,)](
-            logits, *parameters, draw.numbers, draw.keys, draw.positions, sums, draw.ids, draw.highest, draw.rows,
-            draw.newest, logits.stride(0), V=vocabulary, TAKE=draw.newest is not None, LANES=self.lanes, BLOCK=BLOCK,
-            BLOCKS=blocks, TILE=min(blocks, 32), num_warps=self.chip.tuning.warps(512), **self.chip.order,
-        )  # fmt: skip
-
-    def _draw_by_parts(self, logits: torch.Tensor, parameters: tuple[torch.Tensor, ...], draw: Draw) -> None:
-        temperature, _, _, min_p = parameters
-        peaks, _ = self._peaks(logits)
-        (count, parts), vocabulary = peaks.shape, logits.shape[1]
-        sums = torch.empty(count, parts * (PART // BLOCK), dtype=torch.float32, device=logits.device)
-        sizes = {"PARTS": power_of_two(parts), "BLOCK": BLOCK, "TILE": PART // BLOCK, "V": vocabulary}
-        weigh_blocks[(count, parts)](
-            logits, peaks, temperature, min_p, sums, logits.stride(0), parts, **sizes, **self.chip.order
+        if not len(logits):
+            return
+        (temperature, _, _, min_p), (count, vocabulary) = parameters, logits.shape
+        parts, device, order = -(-vocabulary // PART), logits.device, self.chip.order
+        of_parts = torch.empty(3, count, parts, dtype=torch.float32, device=device)
+        of_blocks = torch.empty(2, count, parts * TILE, dtype=torch.float32, device=device)
+        sizes = {"V": vocabulary, "BLOCK": BLOCK, "TILE": TILE}
+        weigh_blocks[(count, parts)](logits, temperature, of_parts, of_blocks, logits.stride(0), **sizes, **order)
+        sizes["PARTS"] = power_of_two(parts)
+        floors = self._floors(logits, parameters, of_parts) if candidates else None
+        weigh_kept[(count, parts)](
+            logits, temperature, min_p, floors, of_parts, of_blocks, logits.stride(0), parts, **sizes, **order
         )
         draw_block[(count,)](
-            logits, peaks, temperature, min_p, draw.numbers, draw.keys, draw.positions, sums, draw.ids, draw.highest,
-            draw.rows, draw.newest, logits.stride(0), parts, TAKE=draw.newest is not None,
-            BLOCKS=power_of_two(sums.shape[1]), **sizes, **self.chip.order,
+            logits, of_parts, of_blocks, temperature, min_p, floors, draw.numbers, draw.keys, draw.positions, draw.ids,
+            draw.highest, draw.rows, draw.newest, logits.stride(0), parts, TAKE=draw.newest is not None,
+            BLOCKS=power_of_two(parts * TILE), **sizes, **order,
         )  # fmt: skip
+
+    def _floors(
+        self, logits: torch.Tensor, parameters: tuple[torch.Tensor, ...], of_parts: torch.Tensor
+    ) -> torch.Tensor:
+        """[6, L], the first of them the lowest scaled logit that each row keeps; the rest is of programs/floors.py."""
+        (count, vocabulary), parts, device = logits.shape, of_parts.shape[2], logits.device
+        temperature, top_k, top_p, min_p = parameters
+        shares, room, order = -(-vocabulary // SHARE), min(self.room, power_of_two(vocabulary)), self.chip.order
+        amounts = torch.empty(count, shares, LEVELS, dtype=torch.float32, device=device)
+        lists = torch.empty(count, room, dtype=torch.float32, device=device)
+        of_rows = torch.empty(6, count, dtype=torch.float32, device=device)
+        counters = torch.empty(count, dtype=torch.int32, device=device)
+        sizes = {"V": vocabulary, "PARTS": power_of_two(parts)}
+        cut = {**sizes, "PART": PART, "SHARE": SHARE, "LEVELS": LEVELS, "num_warps": self.chip.tuning.warps(256)}
+        measure_levels[(count, shares)](
+            logits, *parameters, of_parts, amounts, of_rows, counters, logits.stride(0), parts, BLOCK=BLOCK, **cut,
+            **order,
+        )  # fmt: skip
+        collect_between[(count, shares)](
+            logits, temperature, top_k, top_p, of_parts, amounts, of_rows, counters, lists, logits.stride(0), parts,
+            SHARES=power_of_two(shares), ROOM=room, **cut, **order,
+        )  # fmt: skip
+        find_floors[(count,)](
+            logits, *parameters, of_parts, of_rows, counters, lists, logits.stride(0), parts, ROOM=room,
+            LANES=LANES, SHIFT=SHIFTS[logits.dtype], num_warps=self.chip.tuning.warps(256), **sizes, **order,
+        )  # fmt: skip
+        return of_rows
 
 
 def _chosen(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
