@@ -1,5 +1,7 @@
-"""Launching the choice of a token and its note: two launches for the highest logit, three for a draw, six for one that
-top-k or top-p cuts."""
+"""Launching the choice of a token and its note: two launches for the highest logit, three for a draw, six with a cut.
+
+A draw is cut where a row of the step has top-k or top-p.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ class Sampling:
 
     def take_highest(self, logits: torch.Tensor, rows: torch.Tensor, newest: torch.Tensor) -> torch.Tensor:
         """See anychip.sample.take.take_highest."""
-        ids = _chosen(logits)[0]
+        ids = torch.empty(len(logits), dtype=torch.int64, device=logits.device)
         self._highest(logits, ids, None, rows, newest)
         return ids
 
@@ -91,7 +93,7 @@ class Sampling:
     ) -> torch.Tensor:
         """See anychip.sample.take.take_drawn."""
         parameters = temperature, top_k, top_p, min_p
-        ids = _chosen(logits)[0]
+        ids = torch.empty(len(logits), dtype=torch.int64, device=logits.device)
         self._draw(
             logits, parameters, candidates, Draw(ids=ids, keys=keys, positions=positions, rows=rows, newest=newest)
         )
@@ -149,7 +151,7 @@ class Sampling:
     ) -> torch.Tensor:
         """[6, L], the first of them the lowest scaled logit that each row keeps; the rest is of programs/floors.py."""
         (count, vocabulary), parts, device = logits.shape, of_parts.shape[2], logits.device
-        temperature, top_k, top_p, min_p = parameters
+        temperature, top_k, top_p, _ = parameters
         shares, room, order = -(-vocabulary // SHARE), min(self.room, power_of_two(vocabulary)), self.chip.order
         amounts = torch.empty(count, shares, LEVELS, dtype=torch.float32, device=device)
         lists = torch.empty(count, room, dtype=torch.float32, device=device)
@@ -167,7 +169,7 @@ class Sampling:
         )  # fmt: skip
         find_floors[(count,)](
             logits, *parameters, of_parts, of_rows, counters, lists, logits.stride(0), parts, ROOM=room,
-            LANES=LANES, SHIFT=SHIFTS[logits.dtype], num_warps=self.chip.tuning.warps(256), **sizes, **order,
+            LANES=min(LANES, room), SHIFT=SHIFTS[logits.dtype], num_warps=self.chip.tuning.warps(256), **sizes, **order,
         )  # fmt: skip
         return of_rows
 

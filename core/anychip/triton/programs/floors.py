@@ -41,21 +41,26 @@ def measure_levels(
         min_p = tl.load(min_ps + row)
         part = share * (SHARE // PART) + tl.arange(0, SHARE // PART)
         peaks = tl.load(of_parts + row * parts + part, part < parts, other=float("-inf"))
-        out = amounts + (row * shares + share) * LEVELS
-        token = share * SHARE + in_fours(SHARE)
-        x = tl.load(logits + row.to(tl.int64) * stride + token, token < V, other=float("-inf")).to(tl.float32)
-        amount = tl.exp((x - finite(highest)) * inverse)
-        if top_k > 0:
-            amount = (token < V).to(tl.float32)
-        elif min_p > 0.0:
-            amount = tl.where(scale(x, highest, temperature) >= tl.log(min_p), amount, 0.0)
-        if tl.max(peaks, 0) >= _level(lowest, LEVELS - 2, highest, temperature, LEVELS):
+        near = tl.max(peaks, 0) >= _level(lowest, LEVELS - 2, highest, temperature, LEVELS)
+        out, token = amounts + (row * shares + share) * LEVELS, share * SHARE + in_fours(SHARE)
+        if near | (min_p > 0.0):
+            x = tl.load(logits + row.to(tl.int64) * stride + token, token < V, other=float("-inf")).to(tl.float32)
+            amount = tl.exp((x - finite(highest)) * inverse)
+            if top_k > 0:
+                amount = (token < V).to(tl.float32)
+            elif min_p > 0.0:
+                amount = tl.where(scale(x, highest, temperature) >= tl.log(min_p), amount, 0.0)
             for index in tl.static_range(LEVELS - 1):
                 level = _level(lowest, index, highest, temperature, LEVELS)
                 tl.store(out + index, tl.sum(tl.where(x >= level, amount, 0.0), 0))
+            tl.store(out + LEVELS - 1, tl.sum(amount, 0))
         else:
-            tl.store(out + tl.arange(0, LEVELS), tl.zeros((LEVELS,), tl.float32))
-        tl.store(out + LEVELS - 1, tl.sum(amount, 0))
+            weights = tl.load(of_parts + plane + row * parts + part, part < parts, other=0.0)
+            everything = tl.sum(weights * tl.exp((peaks - finite(highest)) * inverse), 0)
+            if top_k > 0:
+                everything = tl.minimum(V - share * SHARE, SHARE).to(tl.float32)
+            index = tl.arange(0, LEVELS)
+            tl.store(out + index, tl.where(index == LEVELS - 1, everything, 0.0))
 
 
 @triton.jit
