@@ -152,15 +152,17 @@ def decode_with(chip: Chip, scheme: Scheme) -> None:
 
 
 def choose(target: str) -> None:
-    """Both ways to choose a token."""
+    """All ways to choose a token."""
     ops = ops_for(target, OpSpec("bfloat16", 1024, 16, 8, 128, 1000, 2048))
     logits = torch.zeros(2, 151936)
     ops.greedy(logits)
     rows, newest = torch.zeros(2, dtype=torch.int32), torch.zeros(3, dtype=torch.int32)
     ops.take_highest(logits, rows, newest)
+    parameters = torch.ones(2), rows, torch.ones(2), torch.ones(2)
     for candidates in (0, 50):
-        ops.take_drawn(logits, rows.long(), rows, *(torch.ones(2) for _ in range(4)), candidates, rows, newest)
-        ops.sample(logits, *(torch.ones(2) for _ in range(4)), torch.ones(2, 2), candidates)
+        for dtype in (torch.float32, torch.bfloat16):
+            ops.take_drawn(logits.to(dtype), rows.long(), rows, *parameters, candidates, rows, newest)
+        ops.sample(logits, *parameters, torch.ones(2, 2), candidates)
 
 
 def edit(target: str) -> None:
