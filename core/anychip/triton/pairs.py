@@ -27,6 +27,8 @@ class Pairs:
     """Pairs in blocks of `width`, -1 where a block is not full."""
     owners: torch.Tensor
     """Each block's expert, -1 behind the last one."""
+    done: torch.Tensor
+    """Of each block, how much of it has been multiplied: nothing."""
     used: torch.Tensor
     """[1]: how many blocks have an expert."""
     width: int
@@ -43,21 +45,22 @@ def sorted_pairs(chip: Chip, shares: torch.Tensor, chosen: torch.Tensor, experts
     blocks = most_blocks(pairs, experts, width)
     order = torch.empty(blocks * width, dtype=torch.int32, device=device)
     owners = torch.empty(blocks, dtype=torch.int32, device=device)
+    done = torch.empty(blocks, dtype=torch.int32, device=device)
     used = torch.empty(1, dtype=torch.int32, device=device)
     chunk = power(pairs) if pairs <= CHUNK else min(SHARED[1], max(SHARED[0], power(-(-pairs // PROGRAMS))))
     sizes = {"E": experts, "BLOCK_E": power(experts + 1), **chip.order}
     if pairs <= CHUNK:
-        sort_pairs[(experts,)](chosen, order, owners, used, pairs, blocks, BLOCK_P=chunk, BLOCK_T=width, **sizes)
-        return Pairs(shares, order, owners, used, width)
+        sort_pairs[(experts,)](chosen, order, owners, done, used, pairs, blocks, BLOCK_P=chunk, BLOCK_T=width, **sizes)
+        return Pairs(shares, order, owners, done, used, width)
     chunks = -(-pairs // chunk)
     counts = torch.empty(chunks + 2, sizes["BLOCK_E"], dtype=torch.int32, device=device)
     count_pairs[(chunks,)](chosen, counts, pairs, BLOCK_P=chunk, **sizes)
     warps = chip.tuning.warps(512)
     place_chunks[(1,)](counts, CHUNKS=chunks, BLOCK_C=power(chunks), BLOCK_T=width, num_warps=warps, **sizes)
     scatter_pairs[(chunks + experts,)](
-        chosen, counts, order, owners, used, pairs, blocks, CHUNKS=chunks, BLOCK_P=chunk, BLOCK_T=width, **sizes
+        chosen, counts, order, owners, done, used, pairs, blocks, CHUNKS=chunks, BLOCK_P=chunk, BLOCK_T=width, **sizes
     )
-    return Pairs(shares, order, owners, used, width)
+    return Pairs(shares, order, owners, done, used, width)
 
 
 def most_blocks(pairs: int, experts: int, width: int) -> int:

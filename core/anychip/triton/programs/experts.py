@@ -4,7 +4,7 @@ import triton
 import triton.language as tl
 
 from anychip.triton.programs.activate import activate
-from anychip.triton.programs.order import let_next_start, take_turn, wait_for_previous
+from anychip.triton.programs.order import take_turn
 from anychip.triton.programs.thin import read_tile
 
 
@@ -38,20 +38,18 @@ def choose(
 
 @triton.jit
 def multiply_experts(
-    x, x_scales, weight, tiles, scales, out, order, owners, shares, stride_x, stride_w, N: tl.constexpr, K:
-    tl.constexpr, COUNT: tl.constexpr, ACTIVATION: tl.constexpr, CODED: tl.constexpr, TILED: tl.constexpr, OVERLAP:
-    tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    x, x_scales, weight, scales, out, order, owners, shares, stride_x, stride_w, N: tl.constexpr, K: tl.constexpr,
+    COUNT: tl.constexpr, ACTIVATION: tl.constexpr, CODED: tl.constexpr, OVERLAP: tl.constexpr, BLOCK_T: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """A tile of an expert's rows times a block of its pairs, out [pairs, N].
 
     With an ACTIVATION x is by token and W has 2N rows: y = activation(gates) * others. Without, x is by pair and y is
-    scaled by the pair's share. CODED: both sides in 8 bits, with a scale a row of W and of x. TILED: W is read through
-    a descriptor of tiles [1 or 2, BLOCK_N, BLOCK_K] of [E or 2E, N, K], gates and others at once. A tile has the
-    weights' rows first, so that few pairs still fill a matrix instruction.
+    scaled by the pair's share. CODED: both sides in 8 bits, with a scale a row of W and of x. A tile has the weights'
+    rows first, so that few pairs still fill a matrix instruction. What a block does not hold is not read.
     """
-    let_next_start(OVERLAP)
+    take_turn(OVERLAP)
     tile, block = tl.program_id(0), tl.program_id(1)
-    wait_for_previous(OVERLAP)
     owner = tl.load(owners + block)
     if owner < 0:
         return
@@ -60,29 +58,25 @@ def multiply_experts(
     held = pairs >= 0
     pairs = tl.maximum(pairs, 0)
     inputs = pairs // COUNT if ACTIVATION != "" else pairs
-    parts: tl.constexpr = 2 if ACTIVATION != "" else 1
-    numbers = owner.to(tl.int64) * (parts * N) + tl.minimum(rows, N - 1)
+    expert_rows: tl.constexpr = 2 * N if ACTIVATION != "" else N
+    numbers = owner.to(tl.int64) * expert_rows + tl.minimum(rows, N - 1)
     lines = weight + numbers[:, None] * stride_w + columns[None, :]
     sources = x + inputs.to(tl.int64)[:, None] * stride_x + columns[None, :]
     sums: tl.constexpr = tl.int32 if weight.dtype.element_ty == tl.int8 else tl.float32
-    total = tl.zeros((parts * BLOCK_N if TILED else BLOCK_N, BLOCK_T), sums)
+    total = tl.zeros((BLOCK_N, BLOCK_T), sums)
     gates = tl.zeros((BLOCK_N, BLOCK_T), sums)
     for start in range(0, K, BLOCK_K):
-        z = tl.trans(_read_held(sources, held, columns, start, K, BLOCK_K))
-        if TILED:
-            value = tiles.load([owner * parts, tile * BLOCK_N, start]).reshape([parts * BLOCK_N, BLOCK_K])
-        else:
-            value = read_tile(lines, columns, start, K, BLOCK_K)
-            if ACTIVATION != "":
-                gates = tl.dot(value, z, gates, input_precision="ieee", out_dtype=sums)
-                value = read_tile(lines + tl.cast(N, tl.int64) * stride_w, columns, start, K, BLOCK_K)
+        inside = held[:, None] if K % BLOCK_K == 0 else held[:, None] & (start + columns < K)[None, :]
+        z = tl.trans(tl.load(sources + start, inside, other=0.0))
+        value = read_tile(lines, columns, start, K, BLOCK_K)
+        if ACTIVATION != "":
+            gates = tl.dot(value, z, gates, input_precision="ieee", out_dtype=sums)
+            value = read_tile(lines + tl.cast(N, tl.int64) * stride_w, columns, start, K, BLOCK_K)
         total = tl.dot(value, z, total, input_precision="ieee", out_dtype=sums)
-    if TILED and ACTIVATION != "":
-        gates, total = total.reshape(2, BLOCK_N, BLOCK_T).permute(1, 2, 0).split()
     y, gate = total.to(tl.float32), gates.to(tl.float32)
     if CODED:
         given = tl.load(x_scales + inputs)[None, :]
-        y *= tl.load(scales + numbers + (parts - 1) * N).to(tl.float32)[:, None] * given
+        y *= tl.load(scales + numbers + (expert_rows - N)).to(tl.float32)[:, None] * given
         gate *= tl.load(scales + numbers).to(tl.float32)[:, None] * given
     if ACTIVATION != "":
         y *= activate(gate, ACTIVATION)
@@ -90,15 +84,6 @@ def multiply_experts(
         y *= tl.load(shares + pairs)[None, :]
     targets = out + pairs.to(tl.int64)[None, :] * N + rows[:, None]
     tl.store(targets, y.to(out.dtype.element_ty), (rows < N)[:, None] & held[None, :])
-
-
-@triton.jit
-def _read_held(lines, held, columns, start, K: tl.constexpr, BLOCK_K: tl.constexpr):
-    """As `read_tile`, and of no line that is not held."""
-    if K % BLOCK_K == 0:
-        return tl.load(lines + start, held[:, None], other=0.0)
-    else:
-        return tl.load(lines + start, held[:, None] & (start + columns < K)[None, :], other=0.0)
 
 
 @triton.jit

@@ -59,8 +59,8 @@ def _blocks(totals, E: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_T: tl.constexp
 
 @triton.jit(do_not_specialize=["num_pairs", "num_blocks"])
 def sort_pairs(
-    chosen, order, owners, used, num_pairs, num_blocks, E: tl.constexpr, OVERLAP: tl.constexpr, BLOCK_E: tl.constexpr,
-    BLOCK_P: tl.constexpr, BLOCK_T: tl.constexpr,
+    chosen, order, owners, done, used, num_pairs, num_blocks, E: tl.constexpr, OVERLAP: tl.constexpr, BLOCK_E:
+    tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_T: tl.constexpr,
 ):  # fmt: skip
     """One expert's pairs, in order, where a chunk holds all pairs: each program counts them."""
     take_turn(OVERLAP)
@@ -71,12 +71,12 @@ def sort_pairs(
     total = tl.sum(tl.where(experts == expert, totals, 0), 0)
     here = (tl.load(chosen + pairs, pairs < num_pairs, other=-1) == expert).to(tl.int32)
     tl.store(order + begin + tl.cumsum(here, 0) - 1, pairs, here == 1)
-    _own(order, owners, used, expert, begin, total, num_blocks, E, BLOCK_P, BLOCK_T)
+    _own(order, owners, done, used, expert, begin, total, num_blocks, E, BLOCK_P, BLOCK_T)
 
 
 @triton.jit(do_not_specialize=["num_pairs", "num_blocks"])
 def scatter_pairs(
-    chosen, places, order, owners, used, num_pairs, num_blocks, E: tl.constexpr, OVERLAP: tl.constexpr, CHUNKS:
+    chosen, places, order, owners, done, used, num_pairs, num_blocks, E: tl.constexpr, OVERLAP: tl.constexpr, CHUNKS:
     tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_T: tl.constexpr,
 ):  # fmt: skip
     """A program a chunk, whose pairs each take the next place of their expert, and one an expert for what is around.
@@ -93,12 +93,34 @@ def scatter_pairs(
     else:
         expert = program - CHUNKS
         totals = places + CHUNKS * BLOCK_E + expert
-        _own(order, owners, used, expert, tl.load(totals + BLOCK_E), tl.load(totals), num_blocks, E, BLOCK_P, BLOCK_T)
+        _own(
+            order,
+            owners,
+            done,
+            used,
+            expert,
+            tl.load(totals + BLOCK_E),
+            tl.load(totals),
+            num_blocks,
+            E,
+            BLOCK_P,
+            BLOCK_T,
+        )
 
 
 @triton.jit
 def _own(
-    order, owners, used, expert, begin, total, num_blocks, E: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_T: tl.constexpr
+    order,
+    owners,
+    done,
+    used,
+    expert,
+    begin,
+    total,
+    num_blocks,
+    E: tl.constexpr,
+    BLOCK_P: tl.constexpr,
+    BLOCK_T: tl.constexpr,
 ):
     """Name an expert's blocks, and mark what is not full; the last expert marks the blocks behind it and counts all."""
     first, mine = begin // BLOCK_T, (total + BLOCK_T - 1) // BLOCK_T
@@ -106,6 +128,7 @@ def _own(
     tl.store(order + begin + behind, -1, behind < mine * BLOCK_T)
     for start in range(0, mine, BLOCK_P):
         tl.store(owners + first + start + lanes, expert, start + lanes < mine)
+        tl.store(done + first + start + lanes, 0, start + lanes < mine)
     if expert == E - 1:
         tl.store(used, first + mine)
         for start in range(first + mine, num_blocks, BLOCK_P):
