@@ -118,7 +118,7 @@ def first_token(steps: Steps) -> None:
 def replayed(steps: Steps, rows: int) -> float:
     """Microseconds of the GPU alone for a captured step of some rows."""
     buckets = steps.engine.runner._run.captured.buckets
-    _, bucket = min((size, each) for (tokens, size), each in buckets.items() if tokens == size >= rows)
+    _, bucket = min((size, each) for (tokens, size, _), each in buckets.items() if tokens == size >= rows)
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     begin.record()
     for _ in range(REPLAYS):

@@ -4,12 +4,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from tests.runner.driver import GREEDY, ROWS, admit, batch, continuation, prompt, run, started
+from tests.runner.driver import CONFIG, GREEDY, ROWS, admit, batch, continuation, prompt, run, started
 
-from anychip.engine.batch import PENDING, RowSampling
+from anychip.engine.batch import PENDING, Masks, RowSampling
 from anychip.ops import attention
 from anychip.ops.op import Kernel
-from anychip.plugin.contract import KVGroup, KVPlan, KVSpec, Plane
+from anychip.plugin.contract import KVGroup, KVPlan, KVSpec, Late, Plane
 from anychip.reference.platform import ReferencePlatform
 from anychip.runner.captured import CapturedSteps, Sizes, sizes_up_to
 from anychip.runner.inputs import Computed
@@ -52,7 +52,9 @@ def test_padded_and_captured_steps_sample_the_same(sizes, other):
     platform = Captured(Sizes(single=sizes))
     assert decoded(platform, samplings) == decoded(ReferencePlatform(), samplings)
     fitting = [[size for size in sizes if size >= rows] for rows in (1, 3)]
-    assert set(platform.steps.buckets) == {(found[0], found[0]) for found in fitting if found}
+    greedy = not other
+    kinds = [(rows == 1 or greedy, found) for rows, found in zip((1, 3), fitting, strict=True)]
+    assert set(platform.steps.buckets) == {(found[0], found[0], highest) for highest, found in kinds if found}
 
 
 def test_a_bucket_pads_with_the_null_block_and_forgets_the_step_before():
@@ -93,7 +95,7 @@ def test_every_group_gets_its_own_table():
     def step(inputs):
         seen.append([group.block_table.clone() for group in inputs.groups])
         logits = torch.zeros(len(inputs.rows), 5)
-        return Computed(inputs, logits, logits, logits.argmax(-1))
+        return Computed(inputs, logits, logits, logits.argmax(-1), selected=logits)
 
     steps = CapturedSteps(
         step, plan, CPU, plain_send(CPU), lambda run: run, lambda batch, greedy: None, Sizes(single=(2,))
@@ -166,6 +168,45 @@ def test_prompts_and_decoding_rows_in_one_captured_step(sampling):
     assert outcomes[0] == outcomes[1]
 
 
+def test_shapes_share_what_they_read_and_leave():
+    """Where each token's logits are, no graph keeps any: of all that is left, only tokens are a shape's own."""
+    platform = Captured(Sizes(single=(1, 3, ROWS)))
+    runner = started(platform, dtype="float32")
+    left = []
+    for rows, sampling in ((ROWS, GREEDY), (2, GREEDY), (2, RowSampling(seed=1))):
+        admitted = [admit(row, prompt(5, row), sampling) for row in range(rows)]
+        run(runner, batch([(row, prompt(5, row), 0) for row in range(rows)], admitted, tuple(range(ROWS))))
+        made = batch([(row, [PENDING], 5) for row in range(rows)])
+        with torch.inference_mode():
+            left.append(platform.steps(made, sampling is GREEDY))
+    assert len(platform.steps.buckets) == 4
+    assert all(computed.logits is None for computed in left)
+    assert [computed.chosen is None for computed in left] == [False, False, True]
+    assert len({computed.selected.data_ptr() for computed in left}) == 1
+    assert len({computed.inputs.token_ids.data_ptr() for computed in left}) == 1
+    assert len({computed.inputs.groups[0].block_table.data_ptr() for computed in left}) == 1
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_masks_count_in_a_step_that_has_taken_highest_logits(rows):
+    """Whether a step's tokens are masked is known only when it is under way."""
+    allowed = 7
+    tokens = []
+    for platform in (Captured(Sizes(single=(1, 4))), ReferencePlatform()):
+        runner = started(platform, dtype="float32")
+        prompts = [prompt(5 + row, row) for row in range(rows)]
+        admitted = [admit(row, prompts[row]) for row in range(rows)]
+        run(runner, batch([(row, prompts[row], 0) for row in range(rows)], admitted))
+        bits = np.zeros((1, -(-CONFIG["vocab_size"] // 32)), np.int32)
+        bits[0, 0] = 1 << allowed
+        masks = Late(Masks(np.array([rows - 1], np.int32), bits))
+        for later in range(3):
+            step = runner.submit(batch([(row, [PENDING], len(prompts[row]) + later) for row in range(rows)]))
+            tokens.append(step.finish(masks).result().token_ids.tolist())
+    assert tokens[:3] == tokens[3:]
+    assert {found[-1] for found in tokens} == {allowed}
+
+
 def test_which_steps_are_captured():
     platform = OnDevice(MIXED)
     runner = started(platform, dtype="float32")
@@ -173,11 +214,11 @@ def test_which_steps_are_captured():
     before = set(platform.steps.buckets)
     run(runner, batch([(0, prompt(9), 0)], [admit(0, prompt(9), scoring)], [], scored=[0]))
     run(runner, batch([(1, prompt(70), 0)], [admit(1, prompt(70))]))
-    assert set(platform.steps.buckets) == before == {(1, 1)}
+    assert set(platform.steps.buckets) == before == {(1, 1, True)}
     run(
         runner,
         batch([(2, prompt(9), 0), (3, prompt(9), 0), (4, prompt(9), 0)], [admit(r, prompt(9)) for r in (2, 3, 4)]),
     )
-    assert set(platform.steps.buckets) - before == {(33, 7)}
+    assert set(platform.steps.buckets) - before == {(33, 7, True)}
     with pytest.raises(AssertionError, match="also one of rows"):
         Sizes(single=(1,), tokens=(4,), rows=(4,))

@@ -6,7 +6,7 @@ from tests.sample.naive import LOGIT_OPS, ReferenceOps, admitted, distribution, 
 from anychip.engine.batch import Masks
 from anychip.sample.sampler import Sampler
 from anychip.sample.send import plain_send
-from anychip.sample.state import SamplerState
+from anychip.sample.state import BYTES_EDITED, SamplerState, most_bytes
 from anychip.sample.take import NOT_FINITE, NOTHING_LEFT
 
 VOCAB = 331
@@ -282,3 +282,9 @@ def test_penalties_take_memory_only_when_used():
         sampler.state.retire(list(range(ROWS)))
         sampler.state.admit([admitted(row, [1], presence_penalty=1.0) for row in range(ROWS)])
     assert sampler.state.counts.output.numel() == held
+
+
+def test_counts_take_what_is_planned_for_them():
+    asking = [admitted(row, [1], presence_penalty=1.0) for row in range(ROWS)]
+    counts = new_sampler(*asking).state.counts
+    assert counts.output.nbytes + counts.seen.nbytes == most_bytes(ROWS, VOCAB) - ROWS * VOCAB * BYTES_EDITED

@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from anychip.errors import UserError
 from anychip.ops.bind import bind
 from anychip.ops.op import OpSpec
-from anychip.plugin.contract import KVGroup, KVPlan, KVSpec, Plane
+from anychip.plugin.contract import KVGroup, KVPlan, KVSpec, Memory, Plane
 from anychip.testing.record import read_record
 from anychip.testing.support import support
 from anychip.triton.codes import Codes
@@ -62,8 +62,41 @@ def test_more_requests_run_at_once_where_there_is_memory() -> None:
         platform = RocmPlatform(GPU, CHIPS["gfx942"], 304, gibibytes << 30)
         assert platform.capabilities.max_num_seqs == rows
         sizes = captured_sizes(KVPlan((), 64, rows, 4096, 8192))
-        assert sizes.single[-1] == min(rows, 512)
-        assert sizes.rows == (8, 40, 257)  # each keeps logits of so many rows
+        assert sizes.single[-1] == rows
+        assert sizes.rows == (8, 40, 257)
+
+
+class Driver:
+    """Torch's module of a type of device, after a load that took 50 bytes more than it kept."""
+
+    allocated, most, reserved = 30, 80, 90
+
+    def reset_peak_memory_stats(self, device: object) -> None:
+        self.most = self.allocated
+
+    def memory_allocated(self, device: object) -> int:
+        return self.allocated
+
+    def max_memory_allocated(self, device: object) -> int:
+        return self.most
+
+    def memory_reserved(self, device: object) -> int:
+        return self.reserved
+
+    def mem_get_info(self, device: object) -> tuple[int, int]:
+        return 910, 1000
+
+
+def test_captured_steps_have_as_much_memory_as_the_worst_step_took() -> None:
+    platform = RocmPlatform(GPU, CHIPS["gfx942"], 304)
+    driver = platform._torch = Driver()
+
+    def worst_step() -> Memory:
+        driver.most = 45
+        return platform.memory()
+
+    assert platform.memory() == Memory(920, 1000)
+    assert platform.measured(worst_step) == Memory(910 + 90 - 45 - 15, 1000)
 
 
 @pytest.mark.parametrize("name", CHIPS)

@@ -4,7 +4,8 @@ Each step brings its arrays in one copy: those of `anychip.runner.padding`, then
 
     table [R, width] | table of the next KV group ..
 
-The tables are then spread to lines as long as the longest sequence.
+The tables are then spread to lines as long as the longest sequence. Steps never run at the same time, so that all
+buckets share this memory, and where hidden states are left.
 """
 
 from __future__ import annotations
@@ -26,64 +27,87 @@ Capture = Callable[[Replay], Replay]
 """Records what a function does on the device; the result does the same again, with the same memory."""
 
 
+class Room:
+    """What the steps of all buckets read, and where they leave hidden states: as large as the largest needs."""
+
+    def __init__(self, tokens: int, rows: int, plan: KVPlan, device: torch.device) -> None:
+        self.width, groups = -(-plan.max_model_len // plan.block_size), len(plan.groups)
+        size = Padding(tokens, rows, plan.max_num_seqs).size + groups * rows * self.width
+        self.packed = torch.zeros(size, dtype=torch.int32, device=device)
+        self.tables = [torch.zeros(rows, self.width, dtype=torch.int32, device=device) for _ in range(groups)]
+        self._rows = rows
+        self._states: torch.Tensor | None = None
+
+    def states(self, like: torch.Tensor) -> torch.Tensor:
+        """The place of states like these, [R, H]; there is none before the first call."""
+        if self._states is None:
+            self._states = like.new_empty(self._rows, like.shape[1])
+        return self._states[: len(like)]
+
+
 class Bucket:
     """A captured step of up to `tokens` tokens in up to `rows` rows; one token a row where both are equal.
 
+    Where `greedy` it takes each row's highest logit, and keeps none; else logits are left to whoever wants them. So
+    what graphs hold for themselves is a token a row.
     Of a plan of attention, what it reads on the host may only say how large a launch is: the contents change.
     """
 
     def __init__(
-        self, tokens: int, rows: int, step: Forward, plan: KVPlan, device: torch.device, send: Send, capture: Capture
+        self,
+        tokens: int,
+        rows: int,
+        greedy: bool,
+        step: Forward,
+        plan: KVPlan,
+        room: Room,
+        send: Send,
+        capture: Capture,
     ) -> None:
-        self.rows, self._send = rows, send
+        self.rows, self._send, self._room = rows, send, room
         self._padding = Padding(tokens, rows, plan.max_num_seqs)
-        width, groups = -(-plan.max_model_len // plan.block_size), len(plan.groups)
-        self._width = width
-        self._buffer = torch.zeros(self._padding.size + groups * rows * width, dtype=torch.int32, device=device)
-        self._tables = [torch.zeros(rows, width, dtype=torch.int32, device=device) for _ in range(groups)]
-        self._inputs = self._padding.inputs(self._buffer, self._tables, plan.max_model_len)
-        self._bring([np.zeros((0, 1), np.int32)] * groups)
-        step(self._inputs)  # compiles and allocates what cannot be while capturing
-        self._replay = capture(lambda: _kept(step(self._inputs)))
+        self._tables = [table[:rows] for table in room.tables]
+        inputs = self._padding.inputs(room.packed, self._tables, plan.max_model_len)
+        inputs = replace(inputs, greedy=greedy, deferred=True)
+        self._bring([np.zeros((0, 1), np.int32)] * len(plan.groups))
+        self._keep(step(inputs))  # compiles and allocates what cannot be while capturing
+        self._replay = capture(lambda: self._keep(step(inputs)))
 
-    def run(self, batch: Batch, greedy: bool) -> Computed:
+    def run(self, batch: Batch) -> Computed:
         """Bring a batch that fits, and replay. Its rows sample, or bring tokens only; nothing else is wanted."""
         sampling = self._padding.fill(batch)
         self._bring(batch.block_tables)
-        return self._selected(self._replay(), batch, sampling, greedy)
+        return self._selected(self._replay(), batch, sampling)
 
     def _bring(self, tables: Sequence[Int32]) -> None:
         """Send everything."""
         head = self._padding.size
         # Columns behind the longest sequence's are padding of the batch's own.
-        width = min(tables[0].shape[1], self._width) if tables else 0
+        width = min(tables[0].shape[1], self._room.width) if tables else 0
         packed = np.zeros(head + len(tables) * self.rows * width, np.int32)
         self._padding.pack(packed)
         spread = packed[head:].reshape(len(tables), self.rows, width)
         for target, table in zip(spread, tables, strict=True):
             target[: len(table)] = table[:, :width]
-        sent = self._send(packed, self._buffer[: packed.size])[head:].view(spread.shape)
+        sent = self._send(packed, self._room.packed[: packed.size])[head:].view(spread.shape)
         for static, part in zip(self._tables, sent, strict=True):
             static[:, :width] = part
 
-    def _selected(self, computed: Computed, batch: Batch, sampling: np.ndarray, greedy: bool) -> Computed:
+    def _keep(self, computed: Computed) -> Computed:
+        """The states of rows that sample where all buckets leave theirs; all else other captured steps may use."""
+        assert computed.selected is not None, "a captured step samples"
+        states = self._room.states(computed.selected)
+        states.copy_(computed.selected)
+        return replace(computed, hidden=states, selected=states, logits=None)
+
+    def _selected(self, computed: Computed, batch: Batch, sampling: np.ndarray) -> Computed:
         """What was computed for the rows that sample."""
-        assert computed.logits is not None and computed.chosen is not None, "a captured step samples"
-        inputs, count = computed.inputs, len(sampling)
+        inputs, states, chosen, count = computed.inputs, computed.hidden, computed.chosen, len(sampling)
         if count == batch.num_rows:
-            at = inputs.sampled_at[:count]
-            logits, chosen = computed.logits[:count], computed.chosen[:count]
+            at, states = inputs.sampled_at[:count], states[:count]
+            chosen = None if chosen is None else chosen[:count]
         else:
             index = self._send(sampling.astype(np.int64))
-            at, logits, chosen = inputs.sampled_at[index], computed.logits[index], computed.chosen[index]
-        return replace(
-            computed,
-            inputs=replace(inputs, sampled_at=at, greedy=greedy),
-            logits=logits if count else None,
-            chosen=chosen if greedy and count else None,
-        )
-
-
-def _kept(computed: Computed) -> Computed:
-    """Without the hidden states, whose memory other captured steps may then use."""
-    return replace(computed, hidden=computed.hidden.new_empty(0, computed.hidden.shape[-1]))
+            at, states = inputs.sampled_at[index], states[index]
+            chosen = None if chosen is None else chosen[index]
+        return replace(computed, inputs=replace(inputs, sampled_at=at), hidden=states, selected=states, chosen=chosen)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
 from anychip.engine.batch import SAMPLE, Batch
 from anychip.plugin.contract import KVPlan
-from anychip.runner.bucket import Bucket, Capture
+from anychip.runner.bucket import Bucket, Capture, Room
 from anychip.runner.inputs import Computed, Forward, RunBatch
 from anychip.sample.send import Send
 
@@ -30,38 +30,45 @@ class Sizes:
         assert not {*self.tokens} & {*self.rows}, "a number of tokens is also one of rows"
 
 
-@dataclass(frozen=True, slots=True)
 class CapturedSteps:
     """Runs a batch by a captured step where it fits one and only samples, else by `otherwise`."""
 
-    step: Forward
-    plan: KVPlan
-    device: torch.device
-    send: Send
-    capture: Capture
-    otherwise: RunBatch
-    sizes: Sizes
-    buckets: dict[tuple[int, int], Bucket] = field(default_factory=dict)
-    """Those captured so far, by tokens and rows, each when it is first needed."""
+    def __init__(
+        self,
+        step: Forward,
+        plan: KVPlan,
+        device: torch.device,
+        send: Send,
+        capture: Capture,
+        otherwise: RunBatch,
+        sizes: Sizes,
+    ) -> None:
+        self.otherwise = otherwise
+        self.buckets: dict[tuple[int, int, bool], Bucket] = {}
+        """Those captured so far, by tokens, rows, and whether highest logits are taken; each when first needed."""
+        self._step, self._plan, self._send, self._capture, self._sizes = step, plan, send, capture, sizes
+        rows = max((0, *sizes.single, *sizes.rows))
+        self._room = Room(max((rows, *sizes.tokens)), rows, plan, device)
 
     def __call__(self, batch: Batch, greedy: bool) -> Computed:
         """See `RunBatch`."""
         shape = self._shape(batch)
         if shape is None:
             return self.otherwise(batch, greedy)
-        if shape not in self.buckets:
-            self.buckets[shape] = Bucket(*shape, self.step, self.plan, self.device, self.send, self.capture)
-        return self.buckets[shape].run(batch, greedy)
+        kind = (*shape, greedy)
+        if kind not in self.buckets:
+            self.buckets[kind] = Bucket(*kind, self._step, self._plan, self._room, self._send, self._capture)
+        return self.buckets[kind].run(batch)
 
     def _shape(self, batch: Batch) -> tuple[int, int] | None:
         """(tokens, rows) of the bucket for a batch; None where there is none."""
         if not (batch.targets == SAMPLE).all():
             return None
         if batch.num_single == batch.num_rows == len(batch.targets):
-            rows = _at_least(batch.num_rows, self.sizes.single)
+            rows = _at_least(batch.num_rows, self._sizes.single)
             return None if rows is None else (rows, rows)
-        tokens = _at_least(batch.num_tokens, self.sizes.tokens)
-        rows = _at_least(batch.num_rows + 1, self.sizes.rows)
+        tokens = _at_least(batch.num_tokens, self._sizes.tokens)
+        rows = _at_least(batch.num_rows + 1, self._sizes.rows)
         return None if tokens is None or rows is None else (tokens, rows)
 
 

@@ -52,6 +52,8 @@ class DeviceBatch:
     """Whether the hidden states of all tokens are wanted, not only of those after which a row samples."""
     text_ids: torch.Tensor | None = None
     """[T] which text a token is of, where that was worked out before."""
+    deferred: bool = False
+    """Whether logits are left to whoever wants them, unless the highest are taken at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class Computed:
     hidden: torch.Tensor
     """[T, H] after the last norm, or fewer rows unless `DeviceBatch.states`."""
     logits: torch.Tensor | None = None
-    """[S, V] of the rows that sample; None where none does."""
+    """[S, V] of the rows that sample; None where none does, and where they are taken from `selected` when wanted."""
     chosen: torch.Tensor | None = None
     """[S] int64, the highest logit's token, noted as the row's newest; None unless `DeviceBatch.greedy`."""
     on_host: Int32 | None = None
@@ -72,6 +74,8 @@ class Computed:
 
     It is called when the step is finished, and not in torch's inference mode, which costs more than the call.
     """
+    selected: torch.Tensor | None = None
+    """[S, H] of `hidden`, of the rows that sample."""
 
 
 Forward = Callable[[DeviceBatch], Computed]

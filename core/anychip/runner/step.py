@@ -59,6 +59,8 @@ class TorchStep(Step):
         self._fetch = fetch
         self._pooler = pooler
         self.finished = False
+        self.masked = False
+        """Whether tokens were masked."""
 
     @property
     def greedy(self) -> bool:
@@ -72,9 +74,10 @@ class TorchStep(Step):
     def finish(self, late: Late | None = None) -> Pending[StepResult]:
         """Sample a token for each row that asks, score the prompt tokens that are to be scored, pool what is to be."""
         assert not self.finished, "a step was finished twice"
-        self.finished = True
         masks = late.masks if late else None
-        computed = self._launched(masks is not None)
+        self.masked = masks is not None
+        computed = self._launched(self.masked)
+        self.finished, self._launched = True, _finished  # what it left is nobody's from here on
         if computed.on_host is not None:
             return Ready(sampled_result(self._wanted, computed.on_host))
         if computed.chosen is not None and masks is None and self._wanted.nothing_else:
@@ -92,7 +95,9 @@ class TorchStep(Step):
         if computed.chosen is not None and masks is None:
             return Sampled(computed.chosen, None)
         inputs, logits = computed.inputs, computed.logits
-        assert logits is not None, "rows sample and there are no logits"
+        if logits is None:
+            assert computed.selected is not None, "rows sample and there is nothing to take logits from"
+            logits = self._logits(computed.selected)
         return self._sampler.sample(plan, logits, inputs.positions[inputs.sampled_at] + 1, masks)
 
     def _score(self, computed: Computed) -> list[DeviceLogprobs]:
@@ -101,3 +106,7 @@ class TorchStep(Step):
         places, targets = inputs.scored_at.split(MAX_SCORED), inputs.targets.long().split(MAX_SCORED)
         score = self._sampler.score
         return [score(self._logits(hidden[at]), target, count) for at, target in zip(places, targets, strict=True)]
+
+
+def _finished(masked: bool) -> Computed:
+    raise AssertionError("a step was finished twice")

@@ -23,13 +23,13 @@ from anychip.runner.inputs import Computed, DeviceBatch, RunBatch, Wanted, uploa
 from anychip.runner.loading import build_model, dequantized_note, lower_model, model_bytes, weight_stream
 from anychip.runner.pooler import Pooler, TextStarts
 from anychip.runner.preparation import Preparation
-from anychip.runner.shortage import cache_too_large, runs_out, step_too_large, weights_too_large
+from anychip.runner.shortage import cache_too_large, fitting, runs_out, step_too_large, weights_too_large
 from anychip.runner.step import EmptyStep, Launched, TorchStep
 from anychip.runner.warmup import first_batch, worst_batch, worst_plan
 from anychip.sample.logit_ops import LogitOps, ReferenceLogitOps
 from anychip.sample.op import SampleOps
 from anychip.sample.sampler import Sampler
-from anychip.sample.state import SamplerState
+from anychip.sample.state import SamplerState, most_bytes
 from anychip.weights.scheme import scheme_of
 
 if TYPE_CHECKING:
@@ -116,25 +116,29 @@ class TorchRunner(Runner):
 
     def measure(self) -> Memory:
         """See `Runner.measure`."""
-        wanted = self.config.max_num_batched_tokens or self.platform.capabilities.batched_tokens
-        tokens, free = wanted, self.platform.memory().free
-        while tokens and runs_out(partial(self._run_worst, tokens)):
-            self._release()
-            tokens //= 2
-        give_back_heap()
-        if tokens < wanted:
-            raise step_too_large(wanted, tokens, free)
-        return self.platform.memory()
-
-    def _run_worst(self, tokens: int) -> None:
+        tokens = self.config.max_num_batched_tokens or self.platform.capabilities.batched_tokens
         rows = self.config.max_num_seqs or self.platform.capabilities.max_num_seqs
+        free = self.platform.memory().free
+        if not self._fits(tokens, rows):
+            raise step_too_large(tokens, rows, fitting(self._fits, tokens, rows), free)
+        give_back_heap()
+        memory = self.platform.memory()
+        samples_there = self._pooled_model is None and self._workplace == self.platform.device
+        asked = most_bytes(rows, self.model.vocab_size) if samples_there else 0
+        return Memory(max(0, memory.free - asked), memory.total)
+
+    def _fits(self, tokens: int, rows: int) -> bool:
+        fits = not runs_out(partial(self._run_worst, tokens, rows))
+        self._release()
+        return fits
+
+    def _run_worst(self, tokens: int, rows: int) -> None:
         longest = min(self.config.max_model_len or self.model.max_model_len, self.model.max_model_len)
         block_size = self.config.block_size or self.platform.capabilities.block_sizes[0]
         plan = worst_plan(self.model.kv_specs, block_size, rows, tokens, longest)
         self._prepare(plan)
         self.submit(worst_batch(plan, self._pooler is not None)).finish().result()
         self.platform.synchronize()
-        self._release()
 
     def start(self, plan: KVPlan) -> None:
         """See `Runner.start`."""
@@ -216,9 +220,13 @@ class TorchRunner(Runner):
         if not len(inputs.sampled_at):
             return Computed(inputs, hidden, None, None)
         assert self._ops is not None, "load() comes first"
-        selected = len(hidden) == len(inputs.sampled_at)
-        logits = self.model.logits(hidden if selected else self._ops.embedding(inputs.sampled_at, hidden))
-        return Computed(inputs, hidden, logits, self._choose(logits, inputs) if inputs.greedy else None)
+        whole = len(hidden) == len(inputs.sampled_at)
+        selected = hidden if whole else self._ops.embedding(inputs.sampled_at, hidden)
+        if inputs.deferred and not inputs.greedy:
+            return Computed(inputs, hidden, selected=selected)
+        logits = self.model.logits(selected)
+        chosen = self._choose(logits, inputs) if inputs.greedy else None
+        return Computed(inputs, hidden, logits, chosen, selected=selected)
 
     def _filled(self, inputs: DeviceBatch) -> torch.Tensor:
         """[T] token ids, each row's newest from its last sample where the host has not seen it."""

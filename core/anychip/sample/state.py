@@ -19,6 +19,17 @@ NUMBERS = ("temperature", "top_p", "min_p", "presence_penalty", "frequency_penal
 """Columns of `SamplerState.numbers`."""
 
 
+BYTES_COUNTED = 5
+"""Of a token of the vocabulary, for each row with a penalty: see `TokenCounts`."""
+BYTES_EDITED = 8
+"""The same for each row: logits in float32, and those of rows that draw beside rows that do not once more."""
+
+
+def most_bytes(rows: int, vocab_size: int) -> int:
+    """What sampling may take beside the model's own logits, when every row asks for all there is."""
+    return rows * vocab_size * (BYTES_COUNTED + BYTES_EDITED)
+
+
 class Feature(IntFlag):
     """What a row needs; a step does only what some row of it needs."""
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import torch
 
 from anychip.runner.bucket import Replay
 from anychip.runner.inputs import Computed
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,27 +23,41 @@ class GraphKind:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Graphs:
-    """Captures steps that never run at the same time, so that they share one pool of memory."""
+def _take(size: int, device: torch.device) -> None:
+    """Bytes that are free again at once, and something to launch."""
+    torch.empty(max(1, size), dtype=torch.uint8, device=device)[:1].zero_()
 
-    def __init__(self, device: torch.device, kind: GraphKind) -> None:
+
+class Graphs:
+    """Captures steps that never run at the same time, so that they share one pool of memory of `size` bytes.
+
+    The pool is as large from the start: what a small step leaves free would not do for a larger one.
+    """
+
+    def __init__(self, device: torch.device, kind: GraphKind, size: int) -> None:
         self._kind = kind
         self._module = torch.get_device_module(device)
         self._pool = self._module.graph_pool_handle()
         self._stream = self._module.Stream(device)
+        self._first, _ = self._record(partial(_take, size, device))
 
     def __call__(self, step: Replay) -> Replay:
         """See `anychip.runner.bucket.Capture`. Nothing runs while capturing, and nothing is waited for."""
-        graph = self._kind.new()
-        with self._module.stream(self._stream):
-            graph.capture_begin(self._pool, **self._kind.options)
-            try:
-                computed = step()
-            finally:
-                graph.capture_end()
+        graph, computed = self._record(step)
 
         def replay() -> Computed:
             graph.replay()
             return computed
 
         return replay
+
+    def _record(self, function: Callable[[], Made]) -> tuple[Any, Made]:
+        """The graph of what a function launches, and what it returns."""
+        graph = self._kind.new()
+        with self._module.stream(self._stream):
+            graph.capture_begin(self._pool, **self._kind.options)
+            try:
+                made = function()
+            finally:
+                graph.capture_end()
+        return graph, made

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,7 +10,7 @@ import torch
 from anychip.config import EngineConfig
 from anychip.errors import UserError
 from anychip.ops.op import Kernel, OpSpec
-from anychip.plugin.contract import Capabilities, KVPlan, Memory, ModelSource, Pending, Runner
+from anychip.plugin.contract import Capabilities, KVPlan, KVSpec, Memory, ModelSource, Pending, Runner
 from anychip.runner.captured import CapturedSteps
 from anychip.runner.host_pool import start_pool
 from anychip.runner.inputs import Forward, RunBatch
@@ -62,6 +62,8 @@ class TritonPlatform(TorchPlatform):
         self._device, self._capabilities, self._graphs = device, capabilities, graphs
         self._torch = torch.get_device_module(device)
         self._early = early
+        self._largest_step = 0
+        """Bytes that the worst step took at its peak."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -78,6 +80,18 @@ class TritonPlatform(TorchPlatform):
         free, total = self._torch.mem_get_info(self._device)
         held = self._torch.memory_reserved(self._device) - self._torch.max_memory_allocated(self._device)
         return Memory(free + max(0, held), total)
+
+    def measured(self, measure: Callable[[], Memory]) -> Memory:
+        """What `measure` leaves by running the worst step, less as much once more: captured steps have their own."""
+        self._torch.reset_peak_memory_stats(self._device)
+        before = self._torch.memory_allocated(self._device)
+        memory = measure()
+        self._largest_step = self._torch.max_memory_allocated(self._device) - before
+        return Memory(max(0, memory.free - self._largest_step), memory.total)
+
+    def captures(self, specs: Iterable[KVSpec]) -> bool:
+        """Whether steps are captured that attend over such caches."""
+        return self._graphs is not None and all(reads_paged(spec) for spec in specs)
 
     def synchronize(self) -> None:
         """Wait for all streams."""
@@ -124,9 +138,9 @@ class TritonPlatform(TorchPlatform):
     def compile(self, step: Forward, plan: KVPlan) -> RunBatch:
         """Steps as graphs, where attention does its index work on the device."""
         launched = super().compile(step, plan)
-        if self._graphs is None or not all(reads_paged(group.spec) for group in plan.groups):
+        if self._graphs is None or not self.captures(group.spec for group in plan.groups):
             return launched
-        capture = Graphs(self._device, self._graphs)
+        capture = Graphs(self._device, self._graphs, self._largest_step)
         return CapturedSteps(step, plan, self._device, self.send, capture, launched, captured_sizes(plan))
 
 

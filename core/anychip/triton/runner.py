@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from anychip.config import EngineConfig
+from anychip.engine.batch import Batch
 from anychip.plugin.contract import Memory, ModelInfo, ModelSource, Progress
-from anychip.runner.platform import TorchPlatform
+from anychip.runner.step import Launched
 from anychip.runner.torch_runner import TorchRunner
 from anychip.triton.ahead import Helpers
 from anychip.triton.keys import start_hashing
+
+if TYPE_CHECKING:
+    from anychip.triton.platform import TritonPlatform
 
 StartHelpers = Callable[[EngineConfig, ModelSource], Helpers | None]
 
 
 class TritonRunner(TorchRunner):
-    """Runs on a `TorchPlatform` whose kernels are Triton's."""
+    """Runs on a platform whose kernels are Triton's."""
 
-    def __init__(self, platform: TorchPlatform, config: EngineConfig, helpers: StartHelpers) -> None:
+    def __init__(self, platform: TritonPlatform, config: EngineConfig, helpers: StartHelpers) -> None:
         super().__init__(platform, config)
+        self._gpu = platform
         self._start_helpers = helpers
         self._helpers: Helpers | None = None
 
@@ -34,7 +40,14 @@ class TritonRunner(TorchRunner):
         """See `Runner.measure`."""
         if self._helpers is not None:
             self._helpers.wait()
-        return super().measure()
+        if self._pooled_model is not None or not self._gpu.captures(self.model.kv_specs):
+            return super().measure()
+        return self._gpu.measured(super().measure)
+
+    def _launch(self, batch: Batch, greedy: bool) -> Launched:
+        """Highest logits are not taken behind a step of masked tokens: then this one's are masked too, most likely."""
+        masked = self._last_step is not None and self._last_step.masked
+        return super()._launch(batch, greedy and not masked)
 
     def close(self) -> None:
         """See `Runner.close`."""

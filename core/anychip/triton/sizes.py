@@ -6,14 +6,12 @@ from anychip.plugin.contract import KVPlan, KVSpec
 from anychip.runner.captured import Sizes, sizes_up_to
 from anychip.triton.provider import MAX_HEAD_DIM, MIN_HEAD_DIM
 
-MAX_CAPTURED_ROWS = 512
-"""A larger decoding step is long enough for the host to launch it kernel by kernel."""
 MAX_CAPTURED_TOKENS = 8192
-"""The same for steps that compute prompts."""
+"""A larger step that computes prompts is long enough for the host to launch it kernel by kernel."""
 ROWS = (8, 40)
 """Rows of captured steps that compute prompts, beside the most there can be."""
 MOST_ROWS = 257
-"""Those of them at most: each graph keeps its rows' logits, and there is one for each number of tokens."""
+"""Those of them at most: logits are taken for all, and a captured row of one token costs as much as several do."""
 _APART = 64
 
 
@@ -26,7 +24,7 @@ def captured_sizes(plan: KVPlan) -> Sizes:
     """Shapes of graphs: decoding steps, and others while the host may take longer to launch than the GPU to run."""
     most = min(plan.max_num_seqs + 1, MOST_ROWS)
     return Sizes(
-        single=sizes_up_to(min(plan.max_num_seqs, MAX_CAPTURED_ROWS)),
+        single=sizes_up_to(plan.max_num_seqs),
         tokens=sizes_up_to(min(_padded(plan.max_num_batched_tokens), MAX_CAPTURED_TOKENS), _APART),
         rows=tuple(sorted({*(rows for rows in ROWS if rows < most), most + (most % _APART == 0)})),
     )
