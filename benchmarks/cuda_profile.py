@@ -118,11 +118,11 @@ def first_token(steps: Steps) -> None:
 def replayed(steps: Steps, rows: int) -> float:
     """Microseconds of the GPU alone for a captured step of some rows."""
     buckets = steps.engine.runner._run.captured.buckets
-    _, bucket = min((size, each) for (tokens, size, _), each in buckets.items() if tokens == size >= rows)
+    shape = min((each for each in buckets if each.single == each.rows >= rows), key=lambda each: each.rows)
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     begin.record()
     for _ in range(REPLAYS):
-        bucket._replay()
+        buckets[shape]._replay()
     end.record()
     torch.cuda.synchronize()
     return float(begin.elapsed_time(end)) * 1e3 / REPLAYS

@@ -11,6 +11,7 @@ from anychip.ops import attention
 from anychip.ops.op import Kernel
 from anychip.plugin.contract import KVGroup, KVPlan, KVSpec, Late, Plane
 from anychip.reference.platform import ReferencePlatform
+from anychip.runner.bucket import Shape, widened
 from anychip.runner.captured import CapturedSteps, Sizes, sizes_up_to
 from anychip.runner.inputs import Computed
 from anychip.sample.send import plain_send
@@ -54,7 +55,7 @@ def test_padded_and_captured_steps_sample_the_same(sizes, other):
     fitting = [[size for size in sizes if size >= rows] for rows in (1, 3)]
     greedy = not other
     kinds = [(rows == 1 or greedy, found) for rows, found in zip((1, 3), fitting, strict=True)]
-    assert set(platform.steps.buckets) == {(found[0], found[0], highest) for highest, found in kinds if found}
+    assert set(platform.steps.buckets) == {Shape(*found[:1] * 3, highest) for highest, found in kinds if found}
 
 
 def test_a_bucket_pads_with_the_null_block_and_forgets_the_step_before():
@@ -140,14 +141,16 @@ def attend(q, cache, plan, scale, softcap=0.0, sinks=None):
 
 
 MIXED = Sizes(single=(1, 4), tokens=(8, 16, 33, 64), rows=(3, 7))
+APART = replace(MIXED, beside=(0, 1, 3))
 
 
+@pytest.mark.parametrize("sizes", [MIXED, APART], ids=["together", "apart"])
 @pytest.mark.parametrize("sampling", [GREEDY, RowSampling(seed=3, temperature=0.9, top_k=20)], ids=["greedy", "random"])
-def test_prompts_and_decoding_rows_in_one_captured_step(sampling):
+def test_prompts_and_decoding_rows_in_one_captured_step(sampling, sizes):
     """Chunks that sample nothing, rows that go on with a pending token, and prompts, all padded."""
     first, second, third = prompt(5, 4), prompt(40, 5), prompt(9, 6)
     outcomes = []
-    for platform in (OnDevice(MIXED), OnDevice(Sizes(single=()))):
+    for platform in (OnDevice(sizes), OnDevice(Sizes(single=()))):
         runner, seen = started(platform, dtype="float32"), []
         steps = [
             ([(1, first, 0)], [(1, first)]),
@@ -166,6 +169,26 @@ def test_prompts_and_decoding_rows_in_one_captured_step(sampling):
         outcomes.append(seen)
         assert 3 not in seen[1] and 3 not in seen[2] and 3 in seen[3]
     assert outcomes[0] == outcomes[1]
+
+
+def test_rows_of_one_token_are_told_apart_from_prompts():
+    """Attention plans for them by themselves, padding included."""
+    platform = OnDevice(APART)
+    runner = started(platform, dtype="float32")
+    admitted = [admit(row, prompt(5, row)) for row in range(4)]
+    run(runner, batch([(row, prompt(5, row), 0) for row in range(2)], admitted[:2]))
+    run(runner, batch([(0, [PENDING], 5), (1, [PENDING], 5), (2, prompt(9), 0)], admitted[2:3]))
+    run(runner, batch([(0, [PENDING], 6), (1, [PENDING], 6), (2, [PENDING], 9), (3, prompt(20), 0)], admitted[3:]))
+    tokens, rows = (16, 33), (3, 3)
+    assert set(platform.steps.buckets) >= {
+        Shape(3 + count, 3 + each, 3, True) for count, each in zip(tokens, rows, strict=True)
+    }
+    made = widened(batch([(2, [7], 3), (0, prompt(9), 0)]), 3, ROWS)
+    assert made.num_single == 3 and made.num_rows == 4 and made.num_tokens == 12
+    assert made.query_start.tolist() == [0, 1, 2, 3, 12]
+    assert made.rows.tolist() == [2, ROWS, ROWS, 0]
+    assert made.logits_at.tolist() == [0, 11]
+    assert not made.block_tables[0][1:3].any() and made.seq_lens[1:3].tolist() == [1, 1]
 
 
 def test_shapes_share_what_they_read_and_leave():
@@ -214,11 +237,11 @@ def test_which_steps_are_captured():
     before = set(platform.steps.buckets)
     run(runner, batch([(0, prompt(9), 0)], [admit(0, prompt(9), scoring)], [], scored=[0]))
     run(runner, batch([(1, prompt(70), 0)], [admit(1, prompt(70))]))
-    assert set(platform.steps.buckets) == before == {(1, 1, True)}
+    assert set(platform.steps.buckets) == before == {Shape(1, 1, 1, True)}
     run(
         runner,
         batch([(2, prompt(9), 0), (3, prompt(9), 0), (4, prompt(9), 0)], [admit(r, prompt(9)) for r in (2, 3, 4)]),
     )
-    assert set(platform.steps.buckets) - before == {(33, 7, True)}
+    assert set(platform.steps.buckets) - before == {Shape(33, 7, 0, True)}
     with pytest.raises(AssertionError, match="also one of rows"):
         Sizes(single=(1,), tokens=(4,), rows=(4,))

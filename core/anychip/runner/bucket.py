@@ -11,7 +11,7 @@ buckets share this memory, and where hidden states are left.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -25,6 +25,17 @@ from anychip.sample.send import Send
 Replay = Callable[[], Computed]
 Capture = Callable[[Replay], Replay]
 """Records what a function does on the device; the result does the same again, with the same memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a captured step is padded to: tokens and rows, of which the first `single` bring one token each."""
+
+    tokens: int
+    rows: int
+    single: int
+    greedy: bool
+    """Whether each row's highest logit is taken at once; else logits are left to whoever wants them."""
 
 
 class Room:
@@ -46,35 +57,29 @@ class Room:
 
 
 class Bucket:
-    """A captured step of up to `tokens` tokens in up to `rows` rows; one token a row where both are equal.
+    """A captured step. No graph keeps logits: what it holds for itself is a token a row.
 
-    Where `greedy` it takes each row's highest logit, and keeps none; else logits are left to whoever wants them. So
-    what graphs hold for themselves is a token a row.
     Of a plan of attention, what it reads on the host may only say how large a launch is: the contents change.
     """
 
-    def __init__(
-        self,
-        tokens: int,
-        rows: int,
-        greedy: bool,
-        step: Forward,
-        plan: KVPlan,
-        room: Room,
-        send: Send,
-        capture: Capture,
-    ) -> None:
-        self.rows, self._send, self._room = rows, send, room
-        self._padding = Padding(tokens, rows, plan.max_num_seqs)
-        self._tables = [table[:rows] for table in room.tables]
+    def __init__(self, shape: Shape, step: Forward, plan: KVPlan, room: Room, send: Send, capture: Capture) -> None:
+        self._shape, self._send, self._room, self._spare = shape, send, room, plan.max_num_seqs
+        self._padding = Padding(shape.tokens, shape.rows, self._spare)
+        self._tables = [table[: shape.rows] for table in room.tables]
         inputs = self._padding.inputs(room.packed, self._tables, plan.max_model_len)
-        inputs = replace(inputs, greedy=greedy, deferred=True)
+        if shape.single < shape.rows:
+            longest = shape.tokens - shape.single
+            groups = (replace(group, num_single=shape.single, max_query=longest) for group in inputs.groups)
+            inputs = replace(inputs, groups=tuple(groups))
+        inputs = replace(inputs, greedy=shape.greedy, deferred=True)
         self._bring([np.zeros((0, 1), np.int32)] * len(plan.groups))
         self._keep(step(inputs))  # compiles and allocates what cannot be while capturing
         self._replay = capture(lambda: self._keep(step(inputs)))
 
     def run(self, batch: Batch) -> Computed:
         """Bring a batch that fits, and replay. Its rows sample, or bring tokens only; nothing else is wanted."""
+        if 0 < self._shape.single < self._shape.rows:
+            batch = widened(batch, self._shape.single, self._spare)
         sampling = self._padding.fill(batch)
         self._bring(batch.block_tables)
         return self._selected(self._replay(), batch, sampling)
@@ -84,9 +89,9 @@ class Bucket:
         head = self._padding.size
         # Columns behind the longest sequence's are padding of the batch's own.
         width = min(tables[0].shape[1], self._room.width) if tables else 0
-        packed = np.zeros(head + len(tables) * self.rows * width, np.int32)
+        packed = np.zeros(head + len(tables) * self._shape.rows * width, np.int32)
         self._padding.pack(packed)
-        spread = packed[head:].reshape(len(tables), self.rows, width)
+        spread = packed[head:].reshape(len(tables), self._shape.rows, width)
         for target, table in zip(spread, tables, strict=True):
             target[: len(table)] = table[:, :width]
         sent = self._send(packed, self._room.packed[: packed.size])[head:].view(spread.shape)
@@ -111,3 +116,27 @@ class Bucket:
             at, states = inputs.sampled_at[index], states[index]
             chosen = None if chosen is None else chosen[index]
         return replace(computed, inputs=replace(inputs, sampled_at=at), hidden=states, selected=states, chosen=chosen)
+
+
+def widened(batch: Batch, single: int, spare: int) -> Batch:
+    """A batch with padding behind its rows of one token, so that there are `single` of them.
+
+    Each brings a token at position 0 of the null block, and is noted in the row `spare`.
+    """
+    at, more = batch.num_single, single - batch.num_single
+    start = batch.query_start
+
+    def longer(array: Int32, value: int) -> Int32:
+        return np.concatenate([array[:at], np.full((more, *array.shape[1:]), value, np.int32), array[at:]])
+
+    return replace(
+        batch,
+        token_ids=longer(batch.token_ids, 0),
+        positions=longer(batch.positions, 0),
+        query_start=np.concatenate([start[:at], np.arange(at, single, dtype=np.int32), start[at:] + np.int32(more)]),
+        seq_lens=longer(batch.seq_lens, 1),
+        block_tables=tuple(longer(table, 0) for table in batch.block_tables),
+        rows=longer(batch.rows, spare),
+        logits_at=np.where(batch.logits_at < at, batch.logits_at, batch.logits_at + np.int32(more)),
+        num_single=single,
+    )

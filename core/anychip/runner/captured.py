@@ -9,7 +9,7 @@ import torch
 
 from anychip.engine.batch import SAMPLE, Batch
 from anychip.plugin.contract import KVPlan
-from anychip.runner.bucket import Bucket, Capture, Room
+from anychip.runner.bucket import Bucket, Capture, Room, Shape
 from anychip.runner.inputs import Computed, Forward, RunBatch
 from anychip.sample.send import Send
 
@@ -21,9 +21,11 @@ class Sizes:
     single: tuple[int, ...]
     """Rows of steps in which each brings one token and samples."""
     tokens: tuple[int, ...] = ()
-    """Tokens of other steps; none of them also stands in `rows`."""
+    """Tokens of rows with several in other steps; none of them also stands in `rows`."""
     rows: tuple[int, ...] = ()
-    """Rows of other steps, one of them for padding."""
+    """Such rows, one of them for padding."""
+    beside: tuple[int, ...] = ()
+    """Rows with one token beside them; none given: these count as such rows too."""
 
     def __post_init__(self) -> None:
         """As many tokens as rows would mean one each."""
@@ -44,32 +46,38 @@ class CapturedSteps:
         sizes: Sizes,
     ) -> None:
         self.otherwise = otherwise
-        self.buckets: dict[tuple[int, int, bool], Bucket] = {}
-        """Those captured so far, by tokens, rows, and whether highest logits are taken; each when first needed."""
+        self.buckets: dict[Shape, Bucket] = {}
+        """Those captured so far, each when first needed."""
         self._step, self._plan, self._send, self._capture, self._sizes = step, plan, send, capture, sizes
-        rows = max((0, *sizes.single, *sizes.rows))
-        self._room = Room(max((rows, *sizes.tokens)), rows, plan, device)
+        beside = max((0, *sizes.beside))
+        rows = max((0, *sizes.single, *(beside + count for count in sizes.rows)))
+        tokens = max((rows, *(beside + count for count in sizes.tokens)))
+        self._room = Room(tokens, rows, plan, device)
 
     def __call__(self, batch: Batch, greedy: bool) -> Computed:
         """See `RunBatch`."""
-        shape = self._shape(batch)
+        shape = self._shape(batch, greedy)
         if shape is None:
             return self.otherwise(batch, greedy)
-        kind = (*shape, greedy)
-        if kind not in self.buckets:
-            self.buckets[kind] = Bucket(*kind, self._step, self._plan, self._room, self._send, self._capture)
-        return self.buckets[kind].run(batch)
+        if shape not in self.buckets:
+            self.buckets[shape] = Bucket(shape, self._step, self._plan, self._room, self._send, self._capture)
+        return self.buckets[shape].run(batch)
 
-    def _shape(self, batch: Batch) -> tuple[int, int] | None:
-        """(tokens, rows) of the bucket for a batch; None where there is none."""
+    def _shape(self, batch: Batch, greedy: bool) -> Shape | None:
+        """That of the bucket for a batch; None where there is none."""
         if not (batch.targets == SAMPLE).all():
             return None
-        if batch.num_single == batch.num_rows == len(batch.targets):
-            rows = _at_least(batch.num_rows, self._sizes.single)
-            return None if rows is None else (rows, rows)
-        tokens = _at_least(batch.num_tokens, self._sizes.tokens)
-        rows = _at_least(batch.num_rows + 1, self._sizes.rows)
-        return None if tokens is None or rows is None else (tokens, rows)
+        sizes, single = self._sizes, batch.num_single
+        if single == batch.num_rows == len(batch.targets):
+            count = _at_least(single, sizes.single)
+            return None if count is None else Shape(count, count, count, greedy)
+        apart = single if sizes.beside else 0
+        beside = _at_least(apart, sizes.beside or (0,))
+        tokens = _at_least(batch.num_tokens - apart, sizes.tokens)
+        rows = _at_least(batch.num_rows - apart + 1, sizes.rows)
+        if beside is None or tokens is None or rows is None:
+            return None
+        return Shape(beside + tokens, beside + rows, beside, greedy)
 
 
 def sizes_up_to(limit: int, apart: int = 8) -> tuple[int, ...]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from anychip.plugin.contract import KVPlan, KVSpec
 from anychip.runner.captured import Sizes, sizes_up_to
+from anychip.triton.plan import ROW_CLASSES
 from anychip.triton.provider import MAX_HEAD_DIM, MIN_HEAD_DIM
 
 MAX_CAPTURED_TOKENS = 8192
 """A larger step that computes prompts is long enough for the host to launch it kernel by kernel."""
 ROWS = (8, 40)
-"""Rows of captured steps that compute prompts, beside the most there can be."""
+"""Prompts in captured steps, beside the most there can be."""
 MOST_ROWS = 257
-"""Those of them at most: logits are taken for all, and a captured row of one token costs as much as several do."""
+"""Those of them at most."""
+BESIDE = (0, 8, 32, 64, 128, 192, 256, 384, 512, 768, 1024)
+"""Decoding rows beside prompts: contexts are read in another way, and padding costs a token and its logits."""
 _APART = 64
 
 
@@ -27,6 +30,7 @@ def captured_sizes(plan: KVPlan) -> Sizes:
         single=sizes_up_to(plan.max_num_seqs),
         tokens=sizes_up_to(min(_padded(plan.max_num_batched_tokens), MAX_CAPTURED_TOKENS), _APART),
         rows=tuple(sorted({*(rows for rows in ROWS if rows < most), most + (most % _APART == 0)})),
+        beside=tuple(rows for rows in BESIDE if rows < plan.max_num_seqs + BESIDE[1] and rows + most < ROW_CLASSES[-1]),
     )
 
 
