@@ -64,6 +64,9 @@ def test_more_requests_run_at_once_where_there_is_memory() -> None:
         sizes = captured_sizes(KVPlan((), 64, rows, 4096, 8192))
         assert sizes.single[-1] == rows
         assert sizes.rows == (8, 40, 257)
+        assert sizes.beside[-1] == rows
+    sizes = captured_sizes(KVPlan((), 64, 2048, 4096, 8192))
+    assert sizes.single[-1] == 2048 and sizes.beside[-1] == 1024  # what planning takes, prompts included
 
 
 class Driver:

@@ -13,7 +13,7 @@ ROWS = (8, 40)
 """Prompts in captured steps, beside the most there can be."""
 MOST_ROWS = 257
 """Those of them at most."""
-BESIDE = (0, 8, 32, 64, 128, 192, 256, 384, 512, 768, 1024)
+BESIDE = (0, 16, 64, 128, 256, 512, 1024)
 """Decoding rows beside prompts: contexts are read in another way, and padding costs a token and its logits."""
 _APART = 64
 
@@ -25,12 +25,12 @@ def reads_paged(spec: KVSpec) -> bool:
 
 def captured_sizes(plan: KVPlan) -> Sizes:
     """Shapes of graphs: decoding steps, and others while the host may take longer to launch than the GPU to run."""
-    most = min(plan.max_num_seqs + 1, MOST_ROWS)
+    most, beside = min(plan.max_num_seqs + 1, MOST_ROWS), sorted({min(rows, plan.max_num_seqs) for rows in BESIDE})
     return Sizes(
         single=sizes_up_to(plan.max_num_seqs),
         tokens=sizes_up_to(min(_padded(plan.max_num_batched_tokens), MAX_CAPTURED_TOKENS), _APART),
         rows=tuple(sorted({*(rows for rows in ROWS if rows < most), most + (most % _APART == 0)})),
-        beside=tuple(rows for rows in BESIDE if rows < plan.max_num_seqs + BESIDE[1] and rows + most < ROW_CLASSES[-1]),
+        beside=tuple(rows for rows in beside if rows + most <= ROW_CLASSES[-1]),
     )
 
 
