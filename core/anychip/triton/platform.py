@@ -63,7 +63,7 @@ class TritonPlatform(TorchPlatform):
         self._torch = torch.get_device_module(device)
         self._early = early
         self._largest_step = 0
-        """Bytes that the worst step took at its peak."""
+        """Bytes that a captured step may take at its peak."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -81,12 +81,15 @@ class TritonPlatform(TorchPlatform):
         held = self._torch.memory_reserved(self._device) - self._torch.max_memory_allocated(self._device)
         return Memory(free + max(0, held), total)
 
-    def measured(self, measure: Callable[[], Memory]) -> Memory:
-        """What `measure` leaves by running the worst step, less as much once more: captured steps have their own."""
+    def measured(self, measure: Callable[[], Memory], padded: float) -> Memory:
+        """What `measure` leaves by running the worst step, less as much once more: captured steps have their own.
+
+        They are padded to so many times the worst step's tokens.
+        """
         self._torch.reset_peak_memory_stats(self._device)
         before = self._torch.memory_allocated(self._device)
         memory = measure()
-        self._largest_step = self._torch.max_memory_allocated(self._device) - before
+        self._largest_step = int((self._torch.max_memory_allocated(self._device) - before) * padded)
         return Memory(max(0, memory.free - self._largest_step), memory.total)
 
     def captures(self, specs: Iterable[KVSpec]) -> bool:

@@ -12,6 +12,7 @@ from anychip.runner.step import Launched
 from anychip.runner.torch_runner import TorchRunner
 from anychip.triton.ahead import Helpers
 from anychip.triton.keys import start_hashing
+from anychip.triton.sizes import most_padded
 
 if TYPE_CHECKING:
     from anychip.triton.platform import TritonPlatform
@@ -42,7 +43,10 @@ class TritonRunner(TorchRunner):
             self._helpers.wait()
         if self._pooled_model is not None or not self._gpu.captures(self.model.kv_specs):
             return super().measure()
-        return self._gpu.measured(super().measure)
+        offers = self._gpu.capabilities
+        tokens = self.config.max_num_batched_tokens or offers.batched_tokens
+        rows = self.config.max_num_seqs or offers.max_num_seqs
+        return self._gpu.measured(super().measure, most_padded(tokens, rows) / tokens)
 
     def _launch(self, batch: Batch, greedy: bool) -> Launched:
         """Highest logits are not taken behind a step of masked tokens: then this one's are masked too, most likely."""

@@ -34,5 +34,10 @@ def captured_sizes(plan: KVPlan) -> Sizes:
     )
 
 
+def most_padded(tokens: int, rows: int) -> int:
+    """Tokens of the largest captured step, where one has up to `tokens` of them in up to `rows` rows."""
+    return _padded(tokens) + rows
+
+
 def _padded(tokens: int) -> int:
     return -(-tokens // _APART) * _APART
