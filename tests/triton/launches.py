@@ -17,7 +17,7 @@ from anychip.ops.ragged import Ragged
 from anychip.plugin.contract import KVSpec, Plane
 from anychip.triton.attention import Attention
 from anychip.triton.chip import Chip
-from anychip.triton.codes import FORMATS, prepare_codes
+from anychip.triton.packing import FORMATS, prepare_codes
 from anychip.triton.peers import PeerMemory, add_peers
 from anychip.triton.plan import CROWD
 from anychip.triton.provider import TritonKernels
@@ -47,7 +47,7 @@ def chip(target: str, processors: int = 132) -> Chip:
         return CHIPS[target].chip(processors)
     capability = divmod(int(target.removeprefix("sm_")), 10)
     newer = target in OVERLAPS
-    return Chip(processors, newer, tuning_of(capability, SHARED[target]), pairs=True, descriptors=newer)
+    return Chip(processors, newer, tuning_of(capability, SHARED[target]), fragments=True, descriptors=newer)
 
 
 def ops_for(target: str, spec: OpSpec) -> Ops:
@@ -137,7 +137,7 @@ def decode_with(chip: Chip, scheme: Scheme) -> None:
     """One token, some, and many; some with a bias."""
     spec = OpSpec("bfloat16", 1024, 16, 8, 128, 1000, 2048, weight_formats=(scheme.format,))
     ops = bind(TritonKernels(chip).kernels(spec), spec)
-    coded = prepare_codes(quantize(weight(256, 1024), scheme), chip.float8)
+    coded = prepare_codes(quantize(weight(256, 1024), scheme), chip.float8, chip.fragments)
     library = chip.library_codes and scheme.format == "fp8"  # torch has no such product on the host
     several = (1, 64, 128, 256) if scheme.bits == 4 else (1, 64, 128)
     for tokens in (1, 64) if library else several:
@@ -147,7 +147,10 @@ def decode_with(chip: Chip, scheme: Scheme) -> None:
         ops.linear(x, coded, x[0, :256])
         for residual in (None, x):
             ops.norm_linear(x, residual, x[0], 1e-5, coded, None)
-        gate_up, down = (prepare_codes(quantize(weight(*shape), scheme), chip.float8) for shape in ((2048, 1024),) * 2)
+        gate_up, down = (
+            prepare_codes(quantize(weight(*shape), scheme), chip.float8, chip.fragments)
+            for shape in ((2048, 1024),) * 2
+        )
         ops.gated_mlp(x, gate_up, down, "silu")
 
 

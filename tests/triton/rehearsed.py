@@ -12,7 +12,7 @@ from tests.triton.launches import caches, chip
 from anychip.config import make_config
 from anychip.plugin.contract import ModelSource
 from anychip.triton.absent import Target
-from anychip.triton.codes import FORMATS
+from anychip.triton.packing import FORMATS
 from anychip.triton.platform import gpu_capabilities
 from anychip.triton.work import Work
 from anychip_cuda.cudnn import Cudnn

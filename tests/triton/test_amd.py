@@ -18,7 +18,7 @@ from anychip.ops.op import OpSpec
 from anychip.plugin.contract import KVGroup, KVPlan, KVSpec, Memory, Plane
 from anychip.testing.record import read_record
 from anychip.testing.support import support
-from anychip.triton.codes import Codes
+from anychip.triton.packing import Codes
 from anychip.triton.sizes import captured_sizes, most_padded
 from anychip.weights.quantize import quantize
 from anychip.weights.scheme import Scheme

@@ -10,16 +10,13 @@ from tests.triton.mode import require_triton
 
 require_triton(interpreted=True)
 
-import triton
-import triton.language as tl
-
 from anychip.ops.linear import linear as reference
 from anychip.ops.linear import random_weight
 from anychip.testing.compare import normalized_error
 from anychip.triton.chip import Chip
-from anychip.triton.codes import CodedLinear, Codes, pack, prepare_codes, without_negative_zero
+from anychip.triton.codes import CodedLinear
 from anychip.triton.linear import Linears
-from anychip.triton.programs import nibbles
+from anychip.triton.packing import Codes, pack, prepare_codes, without_negative_zero
 from anychip.triton.rows import Rows
 from anychip.weights.quantize import fits, quantize
 from anychip.weights.scheme import Scheme, schemes
@@ -78,46 +75,6 @@ def test_a_scale_may_serve_a_whole_row(columns: int) -> None:
     scheme = Scheme("int4", 4, columns, True, "none")
     ours, wanted, _ = case(scheme, 3, columns)
     assert normalized_error(ours, wanted) < TIGHT
-
-
-@triton.jit
-def masked(words, exponent: tl.constexpr):
-    return (words & 0x000F000F) | exponent
-
-
-@triton.jit
-def widened(half):
-    return (half & 0xFFFF).to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
-
-
-@triton.jit
-def narrowed(number):
-    return number.to(tl.float16).to(tl.int16, bitcast=True).to(tl.int32) & 0xFFFF
-
-
-@triton.jit
-def fused(a, b, c, half: tl.constexpr):
-    b, c = tl.zeros_like(a) + b, tl.zeros_like(a) + c
-    low = narrowed(widened(a) * widened(b) + widened(c))
-    return low | (narrowed(widened(a >> 16) * widened(b >> 16) + widened(c >> 16)) << 16)
-
-
-@triton.jit
-def pair(number, half: tl.constexpr):
-    return narrowed(number) | (narrowed(number) << 16)
-
-
-@pytest.mark.parametrize("scheme", [scheme for scheme in SCHEMES if scheme.bits == 4], ids=str)
-def test_arithmetic_on_pairs(scheme: Scheme, monkeypatch: pytest.MonkeyPatch) -> None:
-    """NVIDIA's instructions, which the interpreter lacks, in Triton's words; it has no bfloat16 either."""
-    for name, program in (("_masked", masked), ("_fused", fused), ("_pair", pair)):
-        monkeypatch.setattr(nibbles, name, program)
-    weight = quantize(random_weight(torch.Generator().manual_seed(5), 80, 384, "float32"), scheme)
-    codes = prepare_codes(weight).prepared
-    assert isinstance(codes, Codes)
-    x = torch.randn(5, 384, generator=torch.Generator().manual_seed(6)).half()
-    ours = CodedLinear(Chip(6, pairs=True)).linear(x, codes, None)
-    assert normalized_error(ours, reference(x.float(), weight, None)) < 1e-3
 
 
 def test_a_weight_in_the_other_dialect_of_8_bit_floats_means_the_same() -> None:

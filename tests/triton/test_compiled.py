@@ -152,4 +152,4 @@ def test_nothing_is_left_out() -> None:
     assert launched == entries
 
 
-STEPS = ("take_turn", "let_next_start", "wait_for_previous")
+STEPS = ("take_turn", "let_next_start", "wait_for_previous", "_multiply")

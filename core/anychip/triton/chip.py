@@ -27,8 +27,9 @@ class Chip:
     descriptors: bool = False
     """Whether it copies tiles of a matrix by itself, told which matrix (tensor memory accelerator)."""
 
-    pairs: bool = False
-    """Whether it has NVIDIA's arithmetic on two 16-bit numbers in one register (compute capability 8.0 and newer)."""
+    fragments: bool = False
+    """Whether it has NVIDIA's matrix instructions of 16 rows and arithmetic on two 16-bit numbers in one register
+    (compute capability 8.0 and newer), for which weights of four bits are packed."""
 
     @property
     def order(self) -> dict[str, bool]:

@@ -7,18 +7,17 @@ from dataclasses import dataclass, field
 import torch
 from torch.nn import functional
 
-from anychip.errors import UserError
 from anychip.triton.chip import Chip
+from anychip.triton.packing import BLOCK_ROWS, CHUNK, Codes
 from anychip.triton.programs.codes import multiply_bytes, multiply_rounded, scale_sums
+from anychip.triton.programs.fragment_unpack import unpack_fragments
+from anychip.triton.programs.fragments import multiply_fragments
 from anychip.triton.programs.nibbles import multiply_nibbles, unpack
 from anychip.triton.rounding import Rounded, round_tokens
 from anychip.triton.rows import BLOCK, unit_stride
-from anychip.triton.shapes import ThinShape, code_shape, packed_shape
+from anychip.triton.shapes import ThinShape, code_shape, fragment_shape, packed_shape
 from anychip.triton.split import Counters, partial_sums
-from anychip.weights.weight import Weight
 
-CHUNK, PLANE = 128, 32
-"""Inputs of 16 words of a row, and of a pair of their nibbles; see programs/nibbles.py."""
 THIN = 64
 """Most tokens for which reading the codes is all the work."""
 UNPACKED = 64
@@ -27,88 +26,6 @@ MANY_TOKENS = 128
 """Tokens of a program's tile where there are more, and no library takes them."""
 ALIGNED = 16
 """Rows and columns that products in 8 bits come in multiples of."""
-FORMATS = ("int4", "int8", "fp8")
-EXPERT_FORMATS = ("int8", "fp8")
-"""Those of stacked matrices, with a scale a row."""
-NEGATIVE_ZERO = 0x80
-"""Bits of -0 in e4m3fn, and of no number in e4m3fnuz."""
-
-
-@dataclass(frozen=True, slots=True)
-class Codes:
-    """A prepared weight: packed words [C, N, 16] int32 or codes [N, K] of 8 bits, and what they mean."""
-
-    values: torch.Tensor
-    scale: torch.Tensor
-    """[N, G], or [G, N] where packed; zero points likewise."""
-    zero_point: torch.Tensor | None
-    group_size: int
-    columns: int
-    """K."""
-
-    @property
-    def packed(self) -> bool:
-        """Whether a word holds eight codes."""
-        return self.values.dtype == torch.int32
-
-    @property
-    def rows(self) -> int:
-        """N."""
-        return self.values.shape[1 if self.packed else 0]
-
-    @property
-    def by_row(self) -> bool:
-        """Whether one scale serves a whole row."""
-        return self.group_size == self.columns
-
-
-def prepare_codes(weight: Weight, float8: torch.dtype = torch.float8_e4m3fn) -> Weight:
-    """`weight` packed for a chip that reads `float8`; plain ones, and formats not known here, are left as they are."""
-    quantization = weight.quantization
-    if quantization is None or quantization.format not in FORMATS or weight.values is None:
-        return weight
-    if weight.matrices > 1 and quantization.format not in EXPERT_FORMATS:
-        return weight
-    if weight.matrices > 1 and quantization.group_size:
-        raise UserError(
-            f"Experts in {quantization.format} with a scale for each group of inputs have no kernels on this device.",
-            "Leave out --quantization-group-size, or choose a --dtype.",
-        )
-    values, scale, zero_point = weight.values, quantization.scale, quantization.zero_point
-    if quantization.bits == 4:
-        values, scale = pack(values + 8 if zero_point is None else values), _turned(scale)
-        zero_point = None if zero_point is None else _turned(zero_point)
-    elif values.dtype == torch.float8_e4m3fn and float8 != values.dtype:
-        values, scale = without_negative_zero(values), scale * 2
-    group = quantization.group_size or weight.shape[1]
-    return weight.with_prepared(Codes(values, scale, zero_point, group, weight.shape[1]))
-
-
-def without_negative_zero(codes: torch.Tensor) -> torch.Tensor:
-    """Codes of e4m3fn as e4m3fnuz, each half of what it was: the exponent's bias is larger by one there.
-
-    What was -0 would be no number there, so it becomes 0; what was no number stays none.
-    """
-    assert codes.dtype == torch.float8_e4m3fn, "codes of another dialect"
-    bits = codes.view(torch.uint8)
-    numbers = torch.where(bits == NEGATIVE_ZERO, 0, bits)
-    return torch.where(codes.isnan(), NEGATIVE_ZERO, numbers).to(torch.uint8).view(torch.float8_e4m3fnuz)
-
-
-def _turned(matrix: torch.Tensor) -> torch.Tensor:
-    """Its transpose, in memory of its own; `contiguous` is refused for a device that torch was not built for."""
-    return matrix.t().clone(memory_format=torch.contiguous_format)
-
-
-def pack(codes: torch.Tensor) -> torch.Tensor:
-    """Codes 0 to 15 [N, K] as words [K / 128, N, 16] int32; see programs/nibbles.py. Inputs behind K are 0."""
-    rows, columns = codes.shape
-    chunks = functional.pad(codes.to(torch.uint8), (0, -columns % CHUNK)).view(rows, -1, CHUNK // PLANE, PLANE // 2, 2)
-    words = torch.zeros(chunks.shape[1], rows, PLANE // 2, dtype=torch.int32, device=codes.device)
-    for pair in range(CHUNK // PLANE):
-        for half in range(2):  # in turn, so that little memory is taken
-            words |= chunks.select(2, pair).select(-1, half).transpose(0, 1).int() << (4 * pair + 16 * half)
-    return words
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +40,15 @@ class CodedLinear:
         x = unit_stride(x)
         if self.rounds(weight, x.shape[0], x.dtype):
             return self.multiply(round_tokens(self.chip, x, weight.values.dtype), weight, bias)
-        if x.shape[0] <= (self.chip.tuning.codes_packed_tokens if weight.packed else THIN):
+        if x.shape[0] <= self._few(weight, x.dtype):
             return self._thin(x, weight, bias)
         return functional.linear(x, self.dequantize(weight, x.dtype), bias)
+
+    def _few(self, weight: Codes, dtype: torch.dtype) -> int:
+        """Most tokens whose products read codes; fragments are made for numbers of 16 bits."""
+        if weight.fragments:
+            return self.chip.tuning.fragments_tokens if dtype.itemsize == 2 else 0
+        return self.chip.tuning.codes_packed_tokens if weight.packed else THIN
 
     def rounds(self, weight: Codes, tokens: int, dtype: torch.dtype) -> bool:
         """Whether so many tokens' inputs of a type are rounded to the weight's; torch's library is particular."""
@@ -153,6 +76,13 @@ class CodedLinear:
             return (groups * weight.scale.float().unsqueeze(-1)).view(weight.values.shape).to(dtype)
         rows, columns = weight.rows, weight.columns
         out = torch.empty(rows, columns, dtype=dtype, device=weight.values.device)
+        if weight.fragments:
+            unpack_fragments[(-(-rows // UNPACKED), columns // CHUNK)](
+                weight.values, weight.scale, weight.zero_point, out, N=rows, K=columns, GROUP=weight.group_size,
+                ZEROS=weight.zero_point is not None, BLOCKS=UNPACKED // BLOCK_ROWS, WARPS=4, num_warps=4,
+                **self.chip.order,
+            )  # fmt: skip
+            return out
         unpack[(-(-rows // UNPACKED), len(weight.values))](
             weight.values, weight.scale, weight.zero_point, out, N=rows, K=columns, GROUP=weight.group_size,
             ZEROS=weight.zero_point is not None, BLOCK_N=UNPACKED, **self.chip.order,
@@ -161,6 +91,8 @@ class CodedLinear:
 
     def _thin(self, x: torch.Tensor, weight: Codes, bias: torch.Tensor | None) -> torch.Tensor:
         tokens, rows = x.shape[0], weight.values.shape[0]
+        if weight.fragments:
+            return self._fragments(x, weight, bias)
         if weight.packed:
             return self._nibbles(x, weight, bias)
         out = torch.empty(tokens, rows, dtype=x.dtype, device=x.device)
@@ -173,6 +105,18 @@ class CodedLinear:
         )  # fmt: skip
         return out
 
+    def _fragments(self, x: torch.Tensor, weight: Codes, bias: torch.Tensor | None) -> torch.Tensor:
+        tokens, rows = x.shape[0], weight.rows
+        shape = fragment_shape(self.chip, tokens, rows, weight.columns)
+        out = torch.empty(tokens, rows, dtype=x.dtype, device=x.device)
+        partial = torch.empty(shape.partial, device=x.device) if shape.partial else None
+        multiply_fragments[(shape.programs, -(-tokens // shape.tile.tokens))](
+            x, weight.values, weight.scale, weight.zero_point, bias, out, partial, self.counters.on(x.device), tokens,
+            x.stride(0), N=rows, K=weight.columns, GROUP=weight.group_size, ZEROS=weight.zero_point is not None,
+            BIAS=bias is not None, **shape.launch, **self.chip.order,
+        )  # fmt: skip
+        return out
+
     def _nibbles(self, x: torch.Tensor, weight: Codes, bias: torch.Tensor | None) -> torch.Tensor:
         tokens, rows = x.shape[0], weight.rows
         shape = packed_shape(self.chip, tokens, rows, weight.columns)
@@ -180,8 +124,8 @@ class CodedLinear:
         multiply_nibbles[(shape.tiles(rows), shape.split, -(-tokens // shape.tokens))](
             x, weight.values, weight.scale, weight.zero_point, bias, out, partial_sums(shape, rows, x.device),
             self.counters.on(x.device), tokens, x.stride(0), N=rows, K=weight.columns, GROUP=weight.group_size,
-            ZEROS=weight.zero_point is not None, BIAS=bias is not None, PAIRS=self.chip.pairs and x.dtype.itemsize == 2,
-            **shape.launch, **self.chip.order,
+            ZEROS=weight.zero_point is not None, BIAS=bias is not None, **shape.launch,
+            **self.chip.order,
         )  # fmt: skip
         return out
 

@@ -9,7 +9,8 @@ from torch.nn import functional
 
 from anychip.ops.composite import GELU
 from anychip.triton.chip import Chip
-from anychip.triton.codes import CodedLinear, Codes
+from anychip.triton.codes import CodedLinear
+from anychip.triton.packing import Codes
 from anychip.triton.programs.thin import multiply_thin
 from anychip.triton.programs.vector import multiply_vector
 from anychip.triton.rows import Rows, unit_stride

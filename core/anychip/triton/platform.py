@@ -18,9 +18,9 @@ from anychip.runner.platform import TorchPlatform
 from anychip.triton.absent import current_target
 from anychip.triton.ahead import Helpers, start_helpers
 from anychip.triton.chip import Chip
-from anychip.triton.codes import prepare_codes
 from anychip.triton.copies import Fetched, send
 from anychip.triton.graphs import GraphKind, Graphs
+from anychip.triton.packing import prepare_codes
 from anychip.triton.provider import triton_kernels
 from anychip.triton.rehearsal import KernelsOf
 from anychip.triton.runner import TritonRunner
@@ -128,7 +128,7 @@ class TritonPlatform(TorchPlatform):
 
     def prepare_weight(self, weight: Weight, out: Weight | None = None) -> Weight:
         """Codes are packed; a reload packs anew and lets go of `out`."""
-        return prepare_codes(weight, self.chip.float8)
+        return prepare_codes(weight, self.chip.float8, self.chip.fragments)
 
     def send(self, array: npt.NDArray[Any], out: torch.Tensor | None = None) -> torch.Tensor:
         """By way of pinned memory."""

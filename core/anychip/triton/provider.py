@@ -12,11 +12,11 @@ from anychip.ops.shapes import dtype_of
 from anychip.triton.attention import Attention
 from anychip.triton.cache import copy_blocks, new_cache
 from anychip.triton.chip import Chip
-from anychip.triton.codes import EXPERT_FORMATS, FORMATS
 from anychip.triton.experts import Experts
 from anychip.triton.keys import settle_keys
 from anychip.triton.linear import Linears
 from anychip.triton.logits import Logits
+from anychip.triton.packing import EXPERT_FORMATS, FORMATS
 from anychip.triton.ragged import RaggedAttention
 from anychip.triton.rotary import Heads
 from anychip.triton.rows import Rows

@@ -24,7 +24,7 @@ from anychip.runner.platform import TorchPlatform
 from anychip.runner.torch_runner import TorchRunner
 from anychip.runner.warmup import fresh_batch
 from anychip.triton.chip import Chip
-from anychip.triton.codes import prepare_codes
+from anychip.triton.packing import prepare_codes
 from anychip.triton.sizes import captured_sizes, reads_paged
 from anychip.weights.weight import Weight
 
@@ -78,7 +78,7 @@ class Rehearsal(TorchPlatform):
 
     def prepare_weight(self, weight: Weight, out: Weight | None = None) -> Weight:
         """As on a GPU."""
-        return prepare_codes(weight, self.chip.float8)
+        return prepare_codes(weight, self.chip.float8, self.chip.fragments)
 
     def send(self, array: npt.NDArray[Any], out: torch.Tensor | None = None) -> torch.Tensor:
         """What an array would be on the device."""

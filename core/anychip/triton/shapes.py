@@ -8,12 +8,14 @@ from dataclasses import dataclass
 import torch
 
 from anychip.triton.chip import Chip
-from anychip.triton.tuning import Tuning
+from anychip.triton.tuning import FragmentTile, Tuning
 
 MIN_TOKENS = 16
 """Columns of a tile of the matrix instruction that every chip has."""
 MANY = 32
 """Tokens from which their tiles take as much room as the codes."""
+LEAST = 2
+"""Chunks that are worth a program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +75,38 @@ def packed_shape(chip: Chip, tokens: int, rows: int, inputs: int) -> ThinShape:
     """For codes of 4 bits: split until there are three programs a processor, while one keeps two chunks of inputs."""
     columns = max(MIN_TOKENS, 1 << (tokens - 1).bit_length())
     tile = chip.tuning.codes_packed
-    if columns == MIN_TOKENS:
-        tile = chip.tuning.codes_packed_few or tile
-    elif columns > MANY:
-        tile = chip.tuning.codes_packed_many or tile
     tiles, chunks, split = -(-rows // tile.rows), -(-inputs // tile.inputs), 1
     while tiles * split * 2 <= 4 * chip.processors and chunks >= 4 * split:
         split *= 2
     split = -(-chunks // -(-chunks // split))  # none is left without input
     return ThinShape(tile.rows, columns, tile.inputs, split, tile.launch())
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentShape:
+    """How chunks of 128 inputs of all tiles are shared among programs."""
+
+    tile: FragmentTile
+    share: int
+    """Chunks of a program."""
+    programs: int
+    partial: int
+    """Numbers that programs leave for others; 0 where none shares a tile."""
+
+    @property
+    def launch(self) -> dict[str, int | bool]:
+        """Arguments of the launch."""
+        return {"SHARE": self.share, **self.tile.launch}
+
+
+def fragment_shape(chip: Chip, tokens: int, rows: int, inputs: int) -> FragmentShape:
+    """For fragments: equal shares for as many programs as run at once; whole tiles for several blocks of tokens."""
+    tiles = chip.tuning.fragments
+    tile = next((each for each in tiles if tokens <= each.tokens), tiles[-1])
+    count, chunks = -(-rows // tile.rows), inputs // 128
+    share = min(chunks, max(LEAST, -(-count * chunks // (tile.programs * chip.processors))))
+    if tokens > tile.tokens:
+        share = chunks
+    most = (chunks + 2 * share - 2) // share
+    partial = 0 if share == chunks else count * most * tile.rows * tile.tokens
+    return FragmentShape(tile, share, -(-count * chunks // share), partial)

@@ -43,6 +43,28 @@ class WeightTile:
         return {"num_warps": self.warps, "num_stages": stages, **self.options}
 
 
+@dataclass(frozen=True, slots=True)
+class FragmentTile:
+    """Rows of weights by tokens at most, for codes of four bits in fragments, and how a program computes it."""
+
+    rows: int
+    tokens: int
+    warps: int
+    stages: int
+    programs: int
+    """That run at once on a processor."""
+    sums: bool
+    """Whether scales are applied to the sums of groups, not to numbers."""
+    wide: bool = False
+    """Whether by matrix instructions of four warps, which Hopper has."""
+
+    @property
+    def launch(self) -> dict[str, int | bool]:
+        """Arguments of the launch."""
+        sizes = {"BLOCK_T": self.tokens, "BLOCK_N": self.rows, "STAGES": self.stages, "WARPS": self.warps}
+        return {**sizes, "SUMS": self.sums, "WIDE": self.wide, "num_warps": self.warps}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
     """Tiles by what is computed. What a program keeps in registers and fast memory must fit without spilling."""
@@ -100,13 +122,18 @@ class Tuning:
     """The products behind them, in the same blocks."""
     experts_float32: WeightTile = WeightTile(32, 32, 4, 2)
     codes_packed: WeightTile = WeightTile(64, 128, 4, 2)
-    """Quantized weights of four bits a code, up to 32 tokens; the inputs are those of the packing."""
-    codes_packed_few: WeightTile | None = None
-    """The same for 16 tokens at most."""
-    codes_packed_many: WeightTile | None = None
-    """More of them, if it is another."""
+    """Quantized weights of four bits a code; the inputs are those of the packing."""
     codes_packed_tokens: int = 64
     """Most tokens for which they are multiplied as they are, not unpacked."""
+    fragments: tuple[FragmentTile, ...] = (
+        FragmentTile(128, 8, 4, 3, 3, sums=True),
+        FragmentTile(64, 16, 4, 3, 4, sums=True),
+        FragmentTile(64, 32, 4, 3, 3, sums=False),
+        FragmentTile(64, 64, 4, 3, 2, sums=False),
+    )
+    """The same where four bits a code lie in fragments, by tokens; the last also for several blocks of them."""
+    fragments_tokens: int = 128
+    """Most tokens for which they are multiplied as they are."""
     codes_bytes: WeightTile = WeightTile(64, 256, 4, 2)
     codes_many: WeightTile = WeightTile(128, 128, 8, 2)
     """Eight bits a code and many tokens, where no library takes them."""

@@ -7,15 +7,15 @@ from dataclasses import replace
 import torch
 
 from anychip.triton.chip import Chip
-from anychip.triton.codes import FORMATS
-from anychip.triton.tuning import Tile, Tuning, WeightTile
+from anychip.triton.packing import FORMATS
+from anychip.triton.tuning import FragmentTile, Tile, Tuning, WeightTile
 
 HAS_FP8 = (8, 9)
 """Compute capability from which there is arithmetic on 8-bit floats."""
 OVERLAPS = (9, 0)
 """Compute capability from which a kernel may start before the one it waits for has ended, and tiles are copied."""
-PAIRS = (8, 0)
-"""Compute capability from which there is arithmetic on two bfloat16 numbers at once."""
+FRAGMENTS = (8, 0)
+"""Compute capability from which matrix instructions of 16 rows take bfloat16, and pairs of them are added."""
 ROOMY = 128 * 1024
 """Bytes of shared memory that the tiles measured on an H200 may take."""
 
@@ -44,12 +44,18 @@ H200 = Tuning(
     experts_copied=(WeightTile(64, 128, 4, 3), WeightTile(128, 64, 4, 4)),
     experts_gated=WeightTile(128, 64, 8, 4),
     experts_down=WeightTile(256, 64, 8, 4),
-    codes_packed=WeightTile(64, 128, 4, 4),
-    codes_packed_few=WeightTile(128, 128, 4, 3),
-    codes_packed_many=WeightTile(64, 128, 4, 3),
-    codes_packed_tokens=128,
+    codes_packed=WeightTile(64, 128, 4, 3),
+    fragments=(
+        FragmentTile(128, 8, 4, 4, 4, sums=True),
+        FragmentTile(64, 16, 4, 4, 5, sums=False, wide=True),
+        FragmentTile(64, 32, 4, 4, 4, sums=False, wide=True),
+        FragmentTile(64, 64, 4, 3, 3, sums=False, wide=True),
+        FragmentTile(256, 128, 8, 3, 1, sums=False, wide=True),
+    ),
     codes_bytes=WeightTile(64, 256, 4, 4),
 )
+PORTABLE = Tuning().fragments
+"""For chips without instructions of four warps, or with others than Hopper's: not measured."""
 A100 = replace(
     H200,
     context=Tile(16, 64, 4, 3),
@@ -60,8 +66,7 @@ A100 = replace(
     experts_copied=None,
     experts_gated=None,
     experts_down=None,
-    codes_packed_few=None,
-    codes_packed_many=WeightTile(128, 128, 8, 3),
+    fragments=PORTABLE,
 )
 """For compute capability 8.0, where more lines spill and tiles have 160 KiB: not measured."""
 SMALL = replace(
@@ -75,20 +80,15 @@ SMALL = replace(
     experts_few=WeightTile(64, 64, 4, 4),
     experts_some=WeightTile(64, 64, 4, 4),
     experts_many=WeightTile(64, 64, 4, 3),
-    codes_packed_many=WeightTile(64, 128, 4, 3),
-    codes_packed_tokens=64,
 )
 """For chips with about 100 KiB: not measured."""
 B200 = replace(
     H200,
+    fragments=PORTABLE,
     codes_bytes=WeightTile(64, 256, 8, 4),
-    codes_packed_few=None,
-    codes_packed_many=None,
-    codes_packed_tokens=64,
     experts_down=WeightTile(128, 64, 8, 4),
 )
-"""For compute capability 10.0, where products of 8 bits spill with 4 warps, larger tiles do, and large ones of 4 bits
-do not fit its memory for sums: not measured."""
+"""For compute capability 10.0, where products of 8 bits spill with 4 warps, and larger tiles do: not measured."""
 
 
 def tuning_of(capability: tuple[int, int], shared_memory: int) -> Tuning:
@@ -106,7 +106,7 @@ def chip_of(device: torch.device) -> Chip:
     shared_memory: int = properties.shared_memory_per_block_optin  # type: ignore[attr-defined]  # the stub lacks it
     capability = properties.major, properties.minor
     tuning, newer = tuning_of(capability, shared_memory), capability >= OVERLAPS
-    return Chip(properties.multi_processor_count, newer, tuning, pairs=capability >= PAIRS, descriptors=newer)
+    return Chip(properties.multi_processor_count, newer, tuning, fragments=capability >= FRAGMENTS, descriptors=newer)
 
 
 def formats_of(capability: tuple[int, int]) -> tuple[str, ...]:

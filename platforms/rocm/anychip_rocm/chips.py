@@ -14,7 +14,7 @@ import torch
 
 from anychip.errors import UserError
 from anychip.triton.chip import Chip
-from anychip.triton.codes import FORMATS
+from anychip.triton.packing import FORMATS
 from anychip.triton.tuning import Tile, Tuning, WeightTile
 
 CDNA = Tuning(

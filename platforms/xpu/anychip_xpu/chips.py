@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from anychip.triton.chip import Chip
-from anychip.triton.codes import FORMATS
+from anychip.triton.packing import FORMATS
 from anychip.triton.provider import MAX_HEAD_DIM
 from anychip.triton.tuning import Tile, Tuning, WeightTile
 

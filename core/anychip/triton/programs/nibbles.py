@@ -2,10 +2,9 @@
 
     words [C, N, 16]: nibbles q and q + 4 of word j of chunk c and row n hold inputs 128 c + 32 q + 2 j and the next one
 
-So the nibbles q and q + 4 of a row's 16 words are 32 inputs in order, a pair of them in each word: a shift, a mask and
-an exponent turn both into 16-bit numbers (128 or 1024 larger than the code), which lie as a matrix instruction wants
-them. Scales and zero points are [G, N], so that a tile reads neighbours. Where a chip has no arithmetic on pairs that
-Triton can be told of, codes become float32 by setting them as the low bits of 2^23.
+So the nibbles q and q + 4 of a row's 16 words are 32 inputs in order, a pair of them in each word. Codes become float32
+by setting them as the low bits of 2^23. Scales and zero points are [G, N], so that a tile reads neighbours. NVIDIA's chips
+have a faster way for most matrices: programs/fragments.py.
 """
 
 import triton
@@ -25,8 +24,8 @@ WORDS = tl.constexpr(16)
 @triton.jit(do_not_specialize=["num_tokens"])
 def multiply_nibbles(
     x, words, scales, zeros, bias, out, partial, counters, num_tokens, stride_x, N: tl.constexpr, K: tl.constexpr,
-    GROUP: tl.constexpr, ZEROS: tl.constexpr, BIAS: tl.constexpr, PAIRS: tl.constexpr, OVERLAP: tl.constexpr, SPLIT:
-    tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr, ZEROS: tl.constexpr, BIAS: tl.constexpr, OVERLAP: tl.constexpr, SPLIT: tl.constexpr,
+    BLOCK_T: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """y [T, N] = x [T, K] W^T. A scale that serves a chunk is applied to its sums, others to the numbers.
 
@@ -51,7 +50,7 @@ def multiply_nibbles(
         else:
             z = tl.load(sources + start, (start + columns < K)[None, :], other=0.0)
         numbers = read_chunk(
-            words, scales, zeros, lines, chunk, z.dtype, N, K, GROUP, ZEROS, PAIRS, GROUP % 128 != 0, BLOCK_N
+            words, scales, zeros, lines, chunk, z.dtype, N, K, GROUP, ZEROS, GROUP % 128 != 0, BLOCK_N
         )  # fmt: skip
         if GROUP % 128 != 0:
             total = tl.dot(numbers, tl.trans(z), total, input_precision="ieee")
@@ -70,7 +69,7 @@ def multiply_nibbles(
 @triton.jit
 def read_chunk(
     words, scales, zeros, lines, chunk, TYPE: tl.constexpr, N: tl.constexpr, K: tl.constexpr, GROUP: tl.constexpr,
-    ZEROS: tl.constexpr, PAIRS: tl.constexpr, SCALED: tl.constexpr, BLOCK_N: tl.constexpr,
+    ZEROS: tl.constexpr, SCALED: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """What the codes of a chunk mean, [BLOCK_N, 128] in TYPE, before their scales unless SCALED."""
     place = tl.cast(chunk, tl.int64) * (N * WORDS)
@@ -81,53 +80,13 @@ def read_chunk(
         scale = tl.trans(tl.load(scales + group).to(tl.float32))
     if ZEROS:
         zero = tl.trans(tl.load(zeros + group).to(tl.float32))
-    if PAIRS:
-        half: tl.constexpr = tl.float16 == TYPE
-        shifted = packed[:, None, :] >> (tl.arange(0, 4) * 4)[None, :, None]
-        pairs = _masked(shifted, 0x64006400 if half else 0x43004300)
-        pairs = _fused(pairs, 0x3C003C00 if half else 0x3F803F80, -0x1BF71BF8 if half else -0x3CF73CF8, half)
-        if ZEROS:
-            pairs = _fused(
-                pairs, 0x3C003C00 if half else 0x3F803F80, _pair(-(zero - SYMMETRIC), half)[:, :, None], half
-            )
-        if SCALED:
-            pairs = _fused(pairs, _pair(scale, half)[:, :, None], -0x7FFF8000, half)
-        low, high = (pairs & 0xFFFF).to(tl.int16), (pairs >> 16).to(tl.int16)
-        return tl.reshape(tl.join(low, high), (BLOCK_N, 128)).to(TYPE, bitcast=True)
-    else:
-        shifts = tl.arange(0, 4)[:, None, None] * 4 + tl.arange(0, 2)[None, None, :] * 16
-        codes = ((packed[:, None, :, None] >> shifts[None, :, :, :]) & 15) | MAGIC
-        numbers = tl.reshape(codes.to(tl.float32, bitcast=True), (BLOCK_N, 4, 32)) - SHIFTED
-        numbers -= zero[:, :, None] if ZEROS else SYMMETRIC
-        if SCALED:
-            numbers *= scale[:, :, None]
-        return tl.reshape(numbers, (BLOCK_N, 128)).to(TYPE)
-
-
-@triton.jit
-def _masked(words, EXPONENT: tl.constexpr):
-    """The lowest nibbles of both halves, with an exponent: one instruction, of which the compiler would make two."""
-    return tl.inline_asm_elementwise(
-        "lop3.b32 $0, $1, $2, $3, 0xEA;", "=r,r,r,r", [words, 0x000F000F, EXPONENT], tl.int32, True, 1
-    )
-
-
-@triton.jit
-def _pair(number, HALF: tl.constexpr):
-    """A float32 as two equal 16-bit numbers in an int32."""
-    if HALF:
-        return tl.inline_asm_elementwise("cvt.rn.f16x2.f32 $0, $1, $1;", "=r,f", [number], tl.int32, True, 1)
-    else:
-        return tl.inline_asm_elementwise("cvt.rn.bf16x2.f32 $0, $1, $1;", "=r,f", [number], tl.int32, True, 1)
-
-
-@triton.jit
-def _fused(a, b, c, HALF: tl.constexpr):
-    """a * b + c of pairs of 16-bit numbers."""
-    if HALF:
-        return tl.inline_asm_elementwise("fma.rn.f16x2 $0, $1, $2, $3;", "=r,r,r,r", [a, b, c], tl.int32, True, 1)
-    else:
-        return tl.inline_asm_elementwise("fma.rn.bf16x2 $0, $1, $2, $3;", "=r,r,r,r", [a, b, c], tl.int32, True, 1)
+    shifts = tl.arange(0, 4)[:, None, None] * 4 + tl.arange(0, 2)[None, None, :] * 16
+    codes = ((packed[:, None, :, None] >> shifts[None, :, :, :]) & 15) | MAGIC
+    numbers = tl.reshape(codes.to(tl.float32, bitcast=True), (BLOCK_N, 4, 32)) - SHIFTED
+    numbers -= zero[:, :, None] if ZEROS else SYMMETRIC
+    if SCALED:
+        numbers *= scale[:, :, None]
+    return tl.reshape(numbers, (BLOCK_N, 128)).to(TYPE)
 
 
 @triton.jit
@@ -140,6 +99,6 @@ def unpack(
     rows, chunk = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N), tl.program_id(1)
     lines = rows if N % BLOCK_N == 0 else tl.minimum(rows, N - 1)
     columns = chunk * 128 + tl.arange(0, 128)
-    numbers = read_chunk(words, scales, zeros, lines, chunk, tl.float32, N, K, GROUP, ZEROS, False, True, BLOCK_N)
+    numbers = read_chunk(words, scales, zeros, lines, chunk, tl.float32, N, K, GROUP, ZEROS, True, BLOCK_N)
     targets = out + rows.to(tl.int64)[:, None] * K + columns[None, :]
     tl.store(targets, numbers.to(out.dtype.element_ty), (rows < N)[:, None] & (columns < K)[None, :])
