@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
 import re
 import subprocess
 import tempfile
@@ -15,8 +14,8 @@ from typing import Any
 import triton
 from triton.backends.compiler import GPUTarget
 
-import anychip.triton.programs
 from anychip.triton.absent import Target, use_absent
+from anychip.triton.keys import program_modules
 from anychip_rocm.chips import CHIPS
 
 TARGETS = {
@@ -56,8 +55,8 @@ class Compiled:
 def programs() -> dict[str, Any]:
     """Every program by name."""
     found = {}
-    for module in pkgutil.iter_modules(anychip.triton.programs.__path__, "anychip.triton.programs."):
-        for name, value in vars(importlib.import_module(module.name)).items():
+    for module in program_modules():
+        for name, value in vars(importlib.import_module(module)).items():
             if isinstance(value, triton.runtime.jit.JITFunction):
                 found[name] = value
     return found

@@ -1,7 +1,7 @@
 """Programs in Gluon, which has no interpreter, in the words of Triton's: layouts go, shared memory is a list.
 
-What is copied to it is there only once it was waited for, and what is overwritten is gone at once. NVIDIA's instructions
-are worked out on float16; the interpreter has no bfloat16.
+What is copied to it is there only once it was waited for, and what is overwritten is gone at once. NVIDIA's
+instructions are worked out on float16; the interpreter has no bfloat16.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 import triton
 import triton.language as tl
 
-import anychip.triton.programs
+import anychip.triton.gluon_programs
 
-FOLDER = Path(anychip.triton.programs.__path__[0])
+FOLDER = Path(anychip.triton.gluon_programs.__path__[0])
 FILES = ("fragment_numbers", "fragment_groups", "fragment_sums", "fragments", "fragment_unpack")
 LAYOUTS = (
     *("BlockedLayout", "DotOperandLayout", "NVMMADistributedLayout", "NVMMASharedLayout"),
@@ -140,7 +140,11 @@ def _plain(value: Any) -> int:
 
 def _later(name: str) -> Any:
     """One of Triton's words, as the interpreter has it when it is said."""
-    return lambda *arguments, **named: getattr(tl, name)(*arguments, **named)
+
+    def say(*arguments: Any, **named: Any) -> Any:
+        return getattr(tl, name)(*arguments, **named)
+
+    return say
 
 
 def _words() -> Any:

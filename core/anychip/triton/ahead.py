@@ -177,7 +177,7 @@ def marker(name: str) -> Path:
 
 def programs_hash() -> str:
     """The same for the same sources of our programs."""
-    programs = sorted(Path(__file__).with_name("programs").glob("*.py"))
+    programs = sorted(Path(__file__).parent.glob("*programs/*.py"))
     return hashlib.sha256(b"".join(path.read_bytes() for path in programs)).hexdigest()
 
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from torch.nn import functional
 
 from anychip.triton.chip import Chip
-from anychip.triton.packing import BLOCK_ROWS, CHUNK, Codes
+from anychip.triton.packing import Codes
 from anychip.triton.programs.codes import multiply_bytes, multiply_rounded, scale_sums
-from anychip.triton.programs.fragment_unpack import unpack_fragments
-from anychip.triton.programs.fragments import multiply_fragments
 from anychip.triton.programs.nibbles import multiply_nibbles, unpack
 from anychip.triton.rounding import Rounded, round_tokens
 from anychip.triton.rows import BLOCK, unit_stride
-from anychip.triton.shapes import ThinShape, code_shape, fragment_shape, packed_shape
+from anychip.triton.shapes import ThinShape, code_shape, packed_shape
 from anychip.triton.split import Counters, partial_sums
+
+if TYPE_CHECKING:
+    from anychip.triton.fragments import FragmentLinear
 
 THIN = 64
 """Most tokens for which reading the codes is all the work."""
@@ -71,28 +73,29 @@ class CodedLinear:
 
     def dequantize(self, weight: Codes, dtype: torch.dtype) -> torch.Tensor:
         """The matrix [N, K] in `dtype`."""
+        if weight.fragments:
+            return self._fragments.unpack(weight, dtype)
         if not weight.packed:
             groups = weight.values.to(torch.float32).view(len(weight.values), -1, weight.group_size)
             return (groups * weight.scale.float().unsqueeze(-1)).view(weight.values.shape).to(dtype)
         rows, columns = weight.rows, weight.columns
         out = torch.empty(rows, columns, dtype=dtype, device=weight.values.device)
-        if weight.fragments:
-            unpack_fragments[(-(-rows // UNPACKED), columns // CHUNK)](
-                weight.values, weight.scale, weight.zero_point, out, N=rows, K=columns, GROUP=weight.group_size,
-                ZEROS=weight.zero_point is not None, BLOCKS=UNPACKED // BLOCK_ROWS, WARPS=4, num_warps=4,
-                **self.chip.order,
-            )  # fmt: skip
-            return out
         unpack[(-(-rows // UNPACKED), len(weight.values))](
             weight.values, weight.scale, weight.zero_point, out, N=rows, K=columns, GROUP=weight.group_size,
             ZEROS=weight.zero_point is not None, BLOCK_N=UNPACKED, **self.chip.order,
         )  # fmt: skip
         return out
 
+    @property
+    def _fragments(self) -> FragmentLinear:
+        from anychip.triton.fragments import FragmentLinear  # whose programs not every Triton can read
+
+        return FragmentLinear(self.chip, self.counters)
+
     def _thin(self, x: torch.Tensor, weight: Codes, bias: torch.Tensor | None) -> torch.Tensor:
         tokens, rows = x.shape[0], weight.values.shape[0]
         if weight.fragments:
-            return self._fragments(x, weight, bias)
+            return self._fragments.multiply(x, weight, bias)
         if weight.packed:
             return self._nibbles(x, weight, bias)
         out = torch.empty(tokens, rows, dtype=x.dtype, device=x.device)
@@ -102,18 +105,6 @@ class CodedLinear:
             K=weight.columns, GROUP=weight.group_size, BIAS=bias is not None, BLOCK_T=_columns(tokens), BLOCK_N=height,
             BLOCK_K=1024 if tokens == 1 else 128, num_warps=self.chip.tuning.warps(128),
             **self.chip.order,
-        )  # fmt: skip
-        return out
-
-    def _fragments(self, x: torch.Tensor, weight: Codes, bias: torch.Tensor | None) -> torch.Tensor:
-        tokens, rows = x.shape[0], weight.rows
-        shape = fragment_shape(self.chip, tokens, rows, weight.columns)
-        out = torch.empty(tokens, rows, dtype=x.dtype, device=x.device)
-        partial = torch.empty(shape.partial, device=x.device) if shape.partial else None
-        multiply_fragments[(shape.programs, -(-tokens // shape.tile.tokens))](
-            x, weight.values, weight.scale, weight.zero_point, bias, out, partial, self.counters.on(x.device), tokens,
-            x.stride(0), N=rows, K=weight.columns, GROUP=weight.group_size, ZEROS=weight.zero_point is not None,
-            BIAS=bias is not None, **shape.launch, **self.chip.order,
         )  # fmt: skip
         return out
 

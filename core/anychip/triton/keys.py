@@ -6,9 +6,18 @@ import importlib
 import pkgutil
 from threading import Thread
 
+import triton
 from triton.runtime.jit import JITFunction
 
-from anychip.triton import programs
+from anychip.triton import gluon_programs, programs
+
+GLUON = (3, 6)
+"""Triton from which on Gluon has the words of our programs."""
+
+
+def has_gluon() -> bool:
+    """Whether this Triton reads programs in Gluon."""
+    return tuple(int(part) for part in triton.__version__.split(".")[:2]) >= GLUON
 
 
 def settle_keys() -> None:
@@ -17,10 +26,18 @@ def settle_keys() -> None:
     Triton adds a called function's constants to the caller's key only where the key of that function is known already.
     So without this the keys depend on what was launched first, and programs are compiled again for nothing.
     """
-    for module in sorted(each.name for each in pkgutil.iter_modules(programs.__path__)):
-        found = vars(importlib.import_module(f"{programs.__name__}.{module}"))
+    for module in program_modules():
+        found = vars(importlib.import_module(module))
         for name in sorted(name for name, value in found.items() if isinstance(value, JITFunction)):
             _ = found[name].cache_key
+
+
+def program_modules() -> list[str]:
+    """The modules of all programs that this Triton reads, sorted."""
+    packages = (programs, gluon_programs) if has_gluon() else (programs,)
+    return sorted(
+        f"{package.__name__}.{each.name}" for package in packages for each in pkgutil.iter_modules(package.__path__)
+    )
 
 
 def start_hashing() -> Thread:

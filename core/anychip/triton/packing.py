@@ -13,7 +13,7 @@ from anychip.weights.weight import Quantization, Weight
 CHUNK, PLANE = 128, 32
 """Inputs of 16 words of a row, and of a pair of their nibbles; see programs/nibbles.py."""
 BLOCK_ROWS, BLOCK_INPUTS = 16, 64
-"""Rows and inputs of a block of fragments; see programs/fragments.py."""
+"""Rows and inputs of a block of fragments; see gluon_programs/fragments.py."""
 FORMATS = ("int4", "int8", "fp8")
 EXPERT_FORMATS = ("int8", "fp8")
 """Those of stacked matrices, with a scale a row."""
@@ -133,7 +133,7 @@ def pack(codes: torch.Tensor) -> torch.Tensor:
 
 
 def pack_fragments(codes: torch.Tensor) -> torch.Tensor:
-    """Codes 0 to 15 [N, K] as words [K / 64, N / 16, 128] int32; see programs/fragments.py."""
+    """Codes 0 to 15 [N, K] as words [K / 64, N / 16, 128] int32; see gluon_programs/fragments.py."""
     rows, columns = codes.shape
     split = codes.to(torch.uint8).view(rows // 16, 2, 8, columns // 64, 4, 2, 4, 2)
     words = torch.zeros(columns // 64, rows // 16, 8, 4, 4, dtype=torch.int32, device=codes.device)

@@ -129,10 +129,9 @@ class Tuning:
         FragmentTile(128, 8, 4, 3, 3, sums=True),
         FragmentTile(64, 16, 4, 3, 4, sums=True),
         FragmentTile(64, 32, 4, 3, 3, sums=False),
-        FragmentTile(64, 64, 4, 3, 2, sums=False),
     )
     """The same where four bits a code lie in fragments, by tokens; the last also for several blocks of them."""
-    fragments_tokens: int = 128
+    fragments_tokens: int = 64
     """Most tokens for which they are multiplied as they are."""
     codes_bytes: WeightTile = WeightTile(64, 256, 4, 2)
     codes_many: WeightTile = WeightTile(128, 128, 8, 2)

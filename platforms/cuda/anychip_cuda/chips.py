@@ -7,6 +7,7 @@ from dataclasses import replace
 import torch
 
 from anychip.triton.chip import Chip
+from anychip.triton.keys import has_gluon
 from anychip.triton.packing import FORMATS
 from anychip.triton.tuning import FragmentTile, Tile, Tuning, WeightTile
 
@@ -106,7 +107,8 @@ def chip_of(device: torch.device) -> Chip:
     shared_memory: int = properties.shared_memory_per_block_optin  # type: ignore[attr-defined]  # the stub lacks it
     capability = properties.major, properties.minor
     tuning, newer = tuning_of(capability, shared_memory), capability >= OVERLAPS
-    return Chip(properties.multi_processor_count, newer, tuning, fragments=capability >= FRAGMENTS, descriptors=newer)
+    fragments = capability >= FRAGMENTS and has_gluon()
+    return Chip(properties.multi_processor_count, newer, tuning, fragments=fragments, descriptors=newer)
 
 
 def formats_of(capability: tuple[int, int]) -> tuple[str, ...]:

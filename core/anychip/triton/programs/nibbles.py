@@ -2,9 +2,9 @@
 
     words [C, N, 16]: nibbles q and q + 4 of word j of chunk c and row n hold inputs 128 c + 32 q + 2 j and the next one
 
-So the nibbles q and q + 4 of a row's 16 words are 32 inputs in order, a pair of them in each word. Codes become float32
-by setting them as the low bits of 2^23. Scales and zero points are [G, N], so that a tile reads neighbours. NVIDIA's chips
-have a faster way for most matrices: programs/fragments.py.
+So the nibbles q and q + 4 of a row's 16 words are 32 inputs in order, a pair of them in each word. Codes become
+float32 by setting them as the low bits of 2^23. Scales and zero points are [G, N], so that a tile reads neighbours.
+NVIDIA's chips have a faster way for most matrices: gluon_programs/fragments.py.
 """
 
 import triton

@@ -1,9 +1,9 @@
-"""Weights of 4 bits in fragments (programs/fragments.py) as plain numbers, for products that a library does faster."""
+"""Weights of 4 bits in fragments (see fragments.py) as plain numbers, for products that a library does faster."""
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from anychip.triton.programs.fragment_numbers import as_float, held_by, read_factors
+from anychip.triton.gluon_programs.fragment_numbers import as_float, held_by, read_factors
 from anychip.triton.programs.order import let_next_start, wait_for_previous
 
 MAGIC = gl.constexpr(0x4B000000)

@@ -10,7 +10,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import mma_v2
 
-from anychip.triton.programs.fragment_numbers import as_float, halves, held_by, lowest
+from anychip.triton.gluon_programs.fragment_numbers import as_float, halves, held_by, lowest
 
 
 @gluon.constexpr_function

@@ -15,9 +15,9 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, warpgroup_mma
 
-from anychip.triton.programs.fragment_groups import add_chunk, read_pairs
-from anychip.triton.programs.fragment_numbers import read_factors, scaled
-from anychip.triton.programs.fragment_sums import finish
+from anychip.triton.gluon_programs.fragment_groups import add_chunk, read_pairs
+from anychip.triton.gluon_programs.fragment_numbers import read_factors, scaled
+from anychip.triton.gluon_programs.fragment_sums import finish
 from anychip.triton.programs.order import let_next_start, wait_for_previous
 
 BLOCK_K = gl.constexpr(128)
