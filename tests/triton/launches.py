@@ -142,6 +142,10 @@ def decode_with(chip: Chip, scheme: Scheme) -> None:
     several = (1, 64, 128, 256) if scheme.bits == 4 else (1, 64, 128)
     for tokens in (1, 64) if library else several:
         ops.linear(torch.zeros(tokens, 1024, dtype=torch.bfloat16), coded, None)
+    if chip.fragments and scheme.bits == 4:
+        uneven = prepare_codes(quantize(weight(250, 1024), scheme), fragments=True)
+        for tokens in (1, 64, 256):
+            ops.linear(torch.zeros(tokens, 1024, dtype=torch.bfloat16), uneven, None)
     if scheme.bits == 8:
         x = torch.zeros(64, 1024, dtype=torch.bfloat16)
         ops.linear(x, coded, x[0, :256])

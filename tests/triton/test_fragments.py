@@ -76,9 +76,8 @@ def test_a_thread_finds_what_its_instructions_take(rows: int, inputs: int, seed:
         assert torch.equal(found.long(), codes[16 * row + line, column])
 
 
-@pytest.mark.parametrize("tokens", [1, 21])
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("scheme", schemes("int4"), ids=str)
+@pytest.mark.parametrize(("way", "tokens"), [("sums", 1), ("numbers", 19), ("wide", 19)])
+@pytest.mark.parametrize("scheme", [*schemes("int4")], ids=str)
 def test_products(scheme: Scheme, way: str, tokens: int) -> None:
     """Fewer tokens than a tile holds, and a block that is not full; neither are the tiles of rows."""
     weight = quantized(scheme)
@@ -89,7 +88,7 @@ def test_products(scheme: Scheme, way: str, tokens: int) -> None:
     ours = linear.linear(x, codes, bias)
     wanted = reference(x.float(), weight, bias.float())
     assert normalized_error(ours, wanted) < TIGHT
-    assert torch.equal(linear.linear(x, codes, bias), ours)  # counters are zero again
+    assert not linear.counters.on(x.device).any()  # so that another launch may count
     assert normalized_error(ours.roll(1, 1), wanted) > 0.1
 
 

@@ -14,7 +14,7 @@ MIN_TOKENS = 16
 """Columns of a tile of the matrix instruction that every chip has."""
 MANY = 32
 """Tokens from which their tiles take as much room as the codes."""
-LEAST = 2
+LEAST = 4
 """Chunks that are worth a program."""
 
 
@@ -104,7 +104,7 @@ def fragment_shape(chip: Chip, tokens: int, rows: int, inputs: int) -> FragmentS
     tiles = chip.tuning.fragments
     tile = next((each for each in tiles if tokens <= each.tokens), tiles[-1])
     count, chunks = -(-rows // tile.rows), inputs // 128
-    share = min(chunks, max(LEAST, -(-count * chunks // (tile.programs * chip.processors))))
+    share = max(LEAST, -(-count * chunks // (tile.programs * chip.processors)))
     if tokens > tile.tokens:
         share = chunks
     most = (chunks + 2 * share - 2) // share

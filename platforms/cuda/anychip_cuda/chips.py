@@ -45,14 +45,15 @@ H200 = Tuning(
     experts_copied=(WeightTile(64, 128, 4, 3), WeightTile(128, 64, 4, 4)),
     experts_gated=WeightTile(128, 64, 8, 4),
     experts_down=WeightTile(256, 64, 8, 4),
-    codes_packed=WeightTile(64, 128, 4, 3),
+    codes_packed=WeightTile(64, 128, 8, 3),
     fragments=(
-        FragmentTile(128, 8, 4, 4, 4, sums=True),
+        FragmentTile(128, 8, 4, 3, 4, sums=True),
         FragmentTile(64, 16, 4, 4, 5, sums=False, wide=True),
         FragmentTile(64, 32, 4, 4, 4, sums=False, wide=True),
         FragmentTile(64, 64, 4, 3, 3, sums=False, wide=True),
-        FragmentTile(256, 128, 8, 3, 1, sums=False, wide=True),
+        FragmentTile(128, 128, 8, 3, 1, sums=False, wide=True),
     ),
+    fragments_tokens=128,
     codes_bytes=WeightTile(64, 256, 4, 4),
 )
 PORTABLE = Tuning().fragments
@@ -68,6 +69,7 @@ A100 = replace(
     experts_gated=None,
     experts_down=None,
     fragments=PORTABLE,
+    fragments_tokens=64,
 )
 """For compute capability 8.0, where more lines spill and tiles have 160 KiB: not measured."""
 SMALL = replace(
@@ -86,6 +88,7 @@ SMALL = replace(
 B200 = replace(
     H200,
     fragments=PORTABLE,
+    fragments_tokens=64,
     codes_bytes=WeightTile(64, 256, 8, 4),
     experts_down=WeightTile(128, 64, 8, 4),
 )

@@ -14,8 +14,9 @@ def finish(
 
     partial [tiles, most programs of a tile, BLOCK_N, BLOCK_T]: those of a tile have numbers in a row.
     """
-    rows = gl.arange(0, BLOCK_N, gl.SliceLayout(1, sums))
-    columns = gl.arange(0, BLOCK_T, gl.SliceLayout(0, sums))
+    zero = gl.inline_asm_elementwise("mov.b32 $0, 0;", "=r", [], dtype=gl.int32, is_pure=False, pack=1)
+    rows = gl.arange(0, BLOCK_N, gl.SliceLayout(1, sums)) + zero  # not known, so not kept while products need registers
+    columns = gl.arange(0, BLOCK_T, gl.SliceLayout(0, sums)) + zero
     first, last = tile * CHUNKS // SHARE, (tile * CHUNKS + CHUNKS - 1) // SHARE
     if CHUNKS == SHARE or first == last:
         _store(total, bias, out, tile * BLOCK_N + rows, gl.program_id(1) * BLOCK_T + columns, num_tokens, N, BIAS)
