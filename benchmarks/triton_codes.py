@@ -53,7 +53,7 @@ def linears() -> None:
         plain = Weight(random(rows, columns).float(), (rows, columns))
         for scheme in SCHEMES:
             weight = quantize(plain, scheme)
-            codes = prepare_codes(weight).prepared
+            codes = prepare_codes(weight, fragments=coded.chip.fragments).prepared
             assert isinstance(codes, Codes)
             for tokens in TOKENS:
                 x = torch.randn(tokens, columns, device="cuda", dtype=torch.bfloat16)

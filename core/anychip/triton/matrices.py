@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from anychip.triton.codes import Codes
+from anychip.triton.packing import Codes
 from anychip.weights.weight import Weight
 
 if TYPE_CHECKING:
