@@ -18,6 +18,7 @@ from anychip.triton.work import Work
 from anychip_cuda.cudnn import Cudnn
 from anychip_cuda.kernels import cuda_kernels
 from anychip_cuda.libraries import Library
+from anychip_cuda.steps import prompt_steps
 
 LLAMA = {
     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,
@@ -44,11 +45,12 @@ BERT = {
 
 def work(target: str, model: dict[str, Any], library: Library | None = None, **options: Any) -> Work:
     """Serving `model` with `options` on a GPU of a target, long prompts by `library` or cuDNN."""
-    kernels = partial(cuda_kernels, library=library or Cudnn())
+    chosen = library or Cudnn()
+    kernels, steps = partial(cuda_kernels, library=chosen), partial(prompt_steps, library=chosen)
     config = make_config({"model": "none", "skip_tokenizer_init": True, **options}, {})
     found = TARGETS[target]
     source = ModelSource("none", Path("none"), "safetensors", model, {})
     return Work(
         Target(found.backend, found.arch, found.warp_size, SHARED[target]), chip(target),
-        gpu_capabilities(FORMATS, caches(target), "nccl"), kernels, True, config, source,
+        gpu_capabilities(FORMATS, caches(target), "nccl"), kernels, True, config, source, steps,
     )  # fmt: skip

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 from tests.triton.mode import require_triton
@@ -14,19 +14,22 @@ from tests.triton.mode import require_triton
 require_triton(interpreted=True)
 
 from anychip.cache.storage import stored_as
-from anychip.engine.batch import NULL_BLOCK, Int32
+from anychip.engine.batch import NULL_BLOCK
+from anychip.ops.attention import AttentionInputs
 from anychip.ops.attention_cases import batch_inputs, shuffled_table
 from anychip.ops.bind import bind
 from anychip.ops.op import OpSpec
 from anychip.ops.parts import Ops
 from anychip.ops.shapes import normal
 from anychip.plugin.contract import KVSpec, Plane
+from anychip.runner.padding import Padding
 from anychip.testing.compare import normalized_error
 from anychip.triton.chip import Chip
 from anychip_cuda.cudnn import GRAIN, Cudnn
 from anychip_cuda.kernels import cuda_kernels
 from anychip_cuda.libraries import Keys, Library, Prompts
-from anychip_cuda.prompts import ROOM, PromptPlan, first_taken, tokens_taken
+from anychip_cuda.prompts import ROOM, PromptPlan, first_taken
+from anychip_cuda.recorded import recording
 
 CHIP, KV_HEADS, DIM, LONG = Chip(6), 1, 16, 1024
 SPEC = OpSpec("float16", 64, 4, KV_HEADS, DIM, 100)
@@ -38,6 +41,8 @@ class Masked(Library):
     """One product over all prompts, most of which is hidden; it takes what is beside the cache."""
 
     keeps = True
+    captures = True
+    most_keys = 5
 
     @property
     def name(self) -> str:
@@ -46,9 +51,6 @@ class Masked(Library):
     def refuses(self, spec: OpSpec) -> list[str]:
         return []
 
-    def takes(self, tokens: Int32, lengths: Int32) -> npt.NDArray[np.bool_]:
-        return (tokens > 1) & (lengths < 6 * tokens)
-
     def attend(
         self, q: torch.Tensor, keys: Keys, prompts: Prompts, scale: float, out: torch.Tensor | None = None
     ) -> torch.Tensor:
@@ -56,15 +58,22 @@ class Masked(Library):
         count = prompts.key_start[-1]
         k, v = keys.beside or keys.read(0, count, count)
         scores = torch.einsum("tnd,sd->nts", q.float(), k[:, 0].float()) * scale
-        shares = scores.masked_fill(~seen(prompts), -torch.inf).softmax(-1)
+        mask = seen(prompts)
+        shares = scores.masked_fill(~mask, -torch.inf).softmax(-1)
         attended = torch.einsum("nts,sd->tnd", shares, v[:, 0].float()).to(q.dtype)
-        return attended if out is None else out.copy_(attended)
+        if out is None:
+            return attended
+        rows = mask.any(1)
+        out[rows] = attended[rows]
+        return out
 
 
 def seen(prompts: Prompts) -> torch.Tensor:
     """[t, K] which keys a token sees."""
     mask = torch.zeros(prompts.start[-1], prompts.key_start[-1], dtype=torch.bool)
-    for (first, last), (key, end) in zip(pairwise(prompts.start), pairwise(prompts.key_start), strict=True):
+    starts = (prompts.on_device.tolist(), prompts.keys_on_device.tolist())
+    pairs = (pairwise(each) for each in ((prompts.start, prompts.key_start) if prompts.even else starts))
+    for (first, last), (key, end) in zip(*pairs, strict=True):
         tokens, keys = last - first, end - key
         mask[first:last, key:end] = torch.ones(tokens, keys, dtype=torch.bool).tril(keys - tokens)
     return mask
@@ -127,6 +136,51 @@ def test_whole_prompts_see_their_own_tokens(step: str, cache: str) -> None:
     assert normalized_error(got.roll(1, 0), wanted) > 0.1
 
 
+@pytest.mark.parametrize(
+    ("rows", "keys"),
+    [
+        (((0, 40),), 0),
+        (((0, 40),), 1),
+        (((0, 40), (0, 70)), 1),
+        (((3, 1), (30, 1), (0, 40), (0, 19)), 1),
+        (((20, 1), (17, 3), (17, 30), (0, 40), (5, 9)), 2),
+        (((20, 1), (33, 1), (17, 3)), 1),
+    ],
+)
+@pytest.mark.parametrize("room", [0, 1, 13])
+def test_a_recorded_step_serves_whatever_rows_come(rows: tuple[tuple[int, int], ...], keys: int, room: int) -> None:
+    """Padded to more tokens and rows, of which the host knows no more than how many there are at most."""
+    given, ours = Step(rows), ops_with(Masked())
+    wanted = given.attend(bind({}, SPEC))
+    padding = Padding(len(given.q) + room, len(rows) + (1 if room else 0) + (3 if keys else 0), 99)
+    real, start = given.inputs, given.inputs.host_query_start
+    padding.fill(
+        SimpleNamespace(
+            token_ids=np.zeros(start[-1], np.int32),
+            positions=real.positions.numpy(),
+            query_start=start,
+            seq_lens=real.host_seq_lens,
+            logits_at=start[1:] - 1,
+            rows=np.arange(len(rows), dtype=np.int32),
+        )
+    )
+    packed = np.zeros(padding.size, np.int32)
+    padding.pack(packed)
+    table = torch.zeros(padding.rows, real.block_table.shape[1], dtype=torch.int32)
+    table[: len(rows)] = real.block_table
+    held = padding.inputs(torch.from_numpy(packed), [table], 4096)
+    planned: list[AttentionInputs] = []
+    recording(lambda inputs: planned.extend(inputs.groups), keys)(held)
+    given.inputs = planned[0]
+    more = torch.zeros(room, *given.q.shape[1:], dtype=given.q.dtype)
+    given.q = torch.cat([given.q, more])
+    for name in ("k", "v"):
+        setattr(given, name, torch.cat([getattr(given, name), more[:, :1]]))
+    got = given.attend(ours)[: len(wanted)]
+    assert normalized_error(got, wanted) < 3e-3
+    assert normalized_error(got.roll(1, 0), wanted) > 0.1
+
+
 @pytest.mark.parametrize("rows", [((0, 40),), ((11, 1), (0, 40)), ((0, 21), (0, 40))])
 def test_turned_keys_are_attended_to(rows: tuple[tuple[int, int], ...]) -> None:
     """Beside the cache or out of it: what the composite has written."""
@@ -178,15 +232,12 @@ def test_rows_are_a_library_s_from_the_last_other_one_on() -> None:
         (((0, 40),), 0),
         (((300, 40),), 1),
         (((100, 40),), 0),
-        (((3, 1), (0, 40), (0, 9)), 1),
+        (((30, 1), (0, 40), (0, 9)), 1),
         (((0, 40), (70, 2), (0, 40)), 2),
         (((0, 40), (0, 1)), 2),
     ):
         inputs = Step(rows).inputs
         assert first_taken(inputs.host_query_start, inputs.host_seq_lens, Masked()) == row
-        assert tokens_taken(inputs.host_query_start, inputs.host_seq_lens, Masked()) == sum(
-            new for _, new in rows[row:]
-        )
     for second, row in (((0, LONG), 0), ((0, LONG - 1), 2), ((1, LONG), 2)):
         inputs = Step(((0, LONG), second)).inputs
         assert first_taken(inputs.host_query_start, inputs.host_seq_lens, CUDNN) == row

@@ -36,7 +36,7 @@ SERVED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 
 
 def run(work: Work) -> list[str]:
-    rehearsal = Rehearsal(work.chip, work.capabilities, work.kernels_of)
+    rehearsal = Rehearsal(work.chip, work.capabilities, work.kernels_of, work.captures, work.steps_of)
     return list(rehearse(rehearsal, work.config, work.source))
 
 
@@ -62,6 +62,7 @@ def test_long_prompts_compile_what_a_library_takes() -> None:
         run(work("sm_90", QWEN, library))
         programs[library.name] = sorted(each.name for each in compiled())
     assert programs[flash.name].count("prepare_heads") == programs[Cudnn().name].count("prepare_heads") + 1
+    assert {"place_keys", "read_heads"} <= {*programs[flash.name]}
 
 
 def test_encoders_run_whole() -> None:

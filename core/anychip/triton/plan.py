@@ -23,6 +23,8 @@ UNIT = 64
 """Keys that a piece of a context is a multiple of."""
 ROW_CLASSES = (32, 128, 512, 2048)
 """Numbers of rows the planning programs are compiled for; a step has no more than the last."""
+KEY_ROWS = 512
+"""Rows for which the program that places keys is compiled, unless there are more."""
 LEAST_SHARED = 256
 """Keys that are worth sharing."""
 
@@ -96,7 +98,7 @@ def make_plan(
 def key_slots(start: torch.Tensor, table: torch.Tensor, count: int, block_size: int, chip: Chip) -> torch.Tensor:
     """[K] int64 slots of all `count` keys of some rows, row after row. start [R+1] int32, table [R, B] -> [K]."""
     rows = len(table)
-    row_class = _row_class(rows)
+    row_class = max(_row_class(rows), KEY_ROWS)
     keys = _lines(row_class)
     slots = torch.empty(count, dtype=torch.int64, device=table.device)
     place_keys[(_blocks(count, keys),)](

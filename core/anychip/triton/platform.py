@@ -22,7 +22,7 @@ from anychip.triton.copies import Fetched, send
 from anychip.triton.graphs import GraphKind, Graphs
 from anychip.triton.packing import prepare_codes
 from anychip.triton.provider import triton_kernels
-from anychip.triton.rehearsal import KernelsOf
+from anychip.triton.rehearsal import KernelsOf, StepsOf, as_captured
 from anychip.triton.runner import TritonRunner
 from anychip.triton.sizes import captured_sizes, reads_paged
 from anychip.triton.work import Work
@@ -53,12 +53,14 @@ class TritonPlatform(TorchPlatform):
         graphs: GraphKind | None = None,
         kernels_of: KernelsOf = triton_kernels,
         early: Helpers | None = None,
+        steps_of: StepsOf = as_captured,
     ) -> None:
         """Nothing is asked of the device yet. Without `graphs` every step is launched kernel by kernel.
 
-        `early` are helpers of the first runner that were started before it was known what for.
+        `early` are helpers of the first runner that were started before it was known what for. `steps_of` is what they
+        are told of `compile`.
         """
-        self.chip, self._kernels_of = chip, kernels_of
+        self.chip, self._kernels_of, self._steps_of = chip, kernels_of, steps_of
         self._device, self._capabilities, self._graphs = device, capabilities, graphs
         self._torch = torch.get_device_module(device)
         self._early = early
@@ -115,7 +117,7 @@ class TritonPlatform(TorchPlatform):
             return None
         target = current_target(SHARED_MEMORY)
         captures = self._graphs is not None
-        work = Work(target, self.chip, self._capabilities, self._kernels_of, captures, config, source)
+        work = Work(target, self.chip, self._capabilities, self._kernels_of, captures, config, source, self._steps_of)
         return start_helpers(work, early)
 
     def notes(self) -> tuple[str, ...]:

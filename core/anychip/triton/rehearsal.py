@@ -46,13 +46,27 @@ GREEDY = RowSampling(seed=0, temperature=0.0)
 
 KernelsOf = Callable[[Chip, OpSpec], Mapping[str, Kernel]]
 """The kernels of a platform for one chip and model."""
+StepsOf = Callable[[RunBatch, KVPlan], RunBatch]
+"""How a platform runs steps, some of which are captured."""
+
+
+def as_captured(run: RunBatch, plan: KVPlan) -> RunBatch:
+    """No step has a way of its own."""
+    return run
 
 
 class Rehearsal(TorchPlatform):
     """A platform whose GPU is not there."""
 
-    def __init__(self, chip: Chip, capabilities: Capabilities, kernels_of: KernelsOf, captures: bool = True) -> None:
-        self.chip = chip
+    def __init__(
+        self,
+        chip: Chip,
+        capabilities: Capabilities,
+        kernels_of: KernelsOf,
+        captures: bool = True,
+        steps_of: StepsOf = as_captured,
+    ) -> None:
+        self.chip, self._steps_of = chip, steps_of
         self._capabilities, self._kernels_of, self._captures = capabilities, kernels_of, captures
 
     @property
@@ -93,7 +107,8 @@ class Rehearsal(TorchPlatform):
         launched = super().compile(step, plan)
         if not self._captures or not all(reads_paged(group.spec) for group in plan.groups):
             return launched
-        return CapturedSteps(step, plan, NOWHERE, self.send, _again, launched, captured_sizes(plan))
+        captured = CapturedSteps(step, plan, NOWHERE, self.send, _again, launched, captured_sizes(plan))
+        return self._steps_of(captured, plan)
 
 
 def _again(step: Replay) -> Replay:

@@ -14,7 +14,7 @@ from anychip.plugin.contract import Capabilities, ModelSource
 from anychip.triton.absent import Target
 from anychip.triton.ahead import DECIDE, marker, programs_hash
 from anychip.triton.chip import Chip
-from anychip.triton.rehearsal import KernelsOf
+from anychip.triton.rehearsal import KernelsOf, StepsOf, as_captured
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class Work:
     captures: bool
     config: EngineConfig
     source: ModelSource
+    steps_of: StepsOf = as_captured
 
     @property
     def name(self) -> str:

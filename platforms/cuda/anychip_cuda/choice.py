@@ -93,7 +93,7 @@ def timer(device: torch.device) -> Timed:
     def timed(library: Library, spec: OpSpec) -> float:
         start = (0, *accumulate(TRIAL))
         there = torch.tensor(start, dtype=torch.int32, device=device)
-        prompts = Prompts(0, 0, start, start, there, there)
+        prompts = Prompts(0, 0, start, start, there, there, True, len({*TRIAL}) == 1)
         q, k, v = (
             torch.empty(start[-1], heads, spec.head_dim, dtype=dtype_of(spec.dtype), device=device).normal_()
             for heads in (spec.num_heads, spec.num_kv_heads, spec.num_kv_heads)

@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from anychip.engine.batch import Int32
 from anychip.ops.op import OpSpec
 from anychip_cuda.libraries import Keys, Library, Prompts, refusals
 
@@ -30,6 +27,7 @@ class Cudnn(Library):
     """Torch's name of what computes."""
 
     behind = GRAIN
+    least = LEAST
 
     @property
     def name(self) -> str:
@@ -39,11 +37,6 @@ class Cudnn(Library):
     def refuses(self, spec: OpSpec) -> list[str]:
         """See `Library`."""
         return refusals(spec, ("bfloat16", "float16"), MAX_HEAD_DIM)
-
-    def takes(self, tokens: Int32, lengths: Int32) -> npt.NDArray[np.bool_]:
-        """See `Library`."""
-        fresh: npt.NDArray[np.bool_] = tokens == lengths
-        return fresh & (tokens >= LEAST)
 
     def attend(
         self, q: torch.Tensor, keys: Keys, prompts: Prompts, scale: float, out: torch.Tensor | None = None

@@ -10,11 +10,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
-from anychip.engine.batch import Int32
 from anychip.ops.op import OpSpec
 from anychip_cuda.libraries import Keys, Library, Prompts, refusals
 
@@ -57,6 +54,8 @@ class Flash(Library):
     largest: int
 
     keeps = True
+    captures = True
+    most_keys = MOST_KEYS
 
     @property
     def name(self) -> str:
@@ -66,10 +65,6 @@ class Flash(Library):
     def refuses(self, spec: OpSpec) -> list[str]:
         """See `Library`."""
         return refusals(spec, self.dtypes, self.largest)
-
-    def takes(self, tokens: Int32, lengths: Int32) -> npt.NDArray[np.bool_]:
-        """See `Library`."""
-        return (tokens > 1) & (lengths <= MOST_KEYS * tokens)
 
     def attend(
         self, q: torch.Tensor, keys: Keys, prompts: Prompts, scale: float, out: torch.Tensor | None = None

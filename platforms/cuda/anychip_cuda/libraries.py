@@ -6,11 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from itertools import pairwise
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
-from anychip.engine.batch import Int32
 from anychip.ops.op import OpSpec
 
 
@@ -30,6 +27,11 @@ class Prompts:
     """[P+1] int32, `start`."""
     keys_on_device: torch.Tensor
     """[P+1] int32, `key_start`."""
+    fresh: bool
+    """Whether nothing was cached before."""
+    even: bool
+    """Whether they are all alike; otherwise only what is on the device tells where they begin, and on the host how much
+    they are at most."""
 
     @property
     def count(self) -> int:
@@ -45,16 +47,6 @@ class Prompts:
     def key_lengths(self) -> tuple[int, ...]:
         """What is in the cache of each."""
         return _lengths(self.key_start)
-
-    @property
-    def fresh(self) -> bool:
-        """Whether nothing was cached before."""
-        return self.start == self.key_start
-
-    @property
-    def even(self) -> bool:
-        """Whether they are all alike."""
-        return len({*self.lengths}) == len({*self.key_lengths}) == 1
 
 
 def _lengths(start: tuple[int, ...]) -> tuple[int, ...]:
@@ -83,6 +75,12 @@ class Library(ABC):
     """Lines of memory, whatever they hold, that it may read behind the queries."""
     keeps = False
     """Whether it takes keys and values that are beside the cache."""
+    captures = False
+    """Whether what it launches can be recorded, and then reads from the device where rows begin."""
+    least = 2
+    """Tokens of a row from which it is worth it."""
+    most_keys = 1
+    """What may be in the cache of a row for each of its tokens; 1: it takes fresh prompts alone."""
 
     @property
     @abstractmethod
@@ -92,10 +90,6 @@ class Library(ABC):
     @abstractmethod
     def refuses(self, spec: OpSpec) -> list[str]:
         """Every reason why it cannot serve a model."""
-
-    @abstractmethod
-    def takes(self, tokens: Int32, lengths: Int32) -> npt.NDArray[np.bool_]:
-        """Which rows it is worth for, by what each brings and what is then in its cache. [R], [R] -> [R]."""
 
     @abstractmethod
     def attend(

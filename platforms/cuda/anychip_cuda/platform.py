@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import torch
 
-from anychip.engine.batch import Batch
 from anychip.ops.op import Kernel, OpSpec
 from anychip.plugin.communicator import Communicator
 from anychip.plugin.contract import KVPlan
-from anychip.runner.captured import CapturedSteps
-from anychip.runner.inputs import Computed, Forward, RunBatch
+from anychip.runner.inputs import Forward, RunBatch
 from anychip.triton.ahead import Helpers
 from anychip.triton.graphs import GraphKind
 from anychip.triton.platform import TritonPlatform, gpu_capabilities, use_device
 from anychip_cuda.chips import caches_of, chip_of, formats_of
 from anychip_cuda.choice import Choice, choose, find, timer
 from anychip_cuda.kernels import cuda_kernels
-from anychip_cuda.libraries import Library
-from anychip_cuda.prompts import tokens_taken
+from anychip_cuda.steps import prompt_steps
 
 GRAPHS = GraphKind(torch.cuda.CUDAGraph, {"capture_error_mode": "thread_local"})
 """Steps under way elsewhere in the process are none of a capture's business."""
-LONG = 4096
-"""Tokens of a step's prompts from which the attention that no graph holds is worth more than the graph."""
 
 
 class CudaPlatform(TritonPlatform):
@@ -41,8 +35,8 @@ class CudaPlatform(TritonPlatform):
         self._choices: dict[OpSpec, Choice] = {}
         self._choice: Choice | None = None
         likely = next((each.library for each in self._found if each.library is not None), None)
-        kernels = partial(cuda_kernels, library=likely)
-        super().__init__(device, chip_of(device), capabilities, GRAPHS, kernels, early)
+        kernels, steps = partial(cuda_kernels, library=likely), partial(prompt_steps, library=likely)
+        super().__init__(device, chip_of(device), capabilities, GRAPHS, kernels, early, steps)
 
     def kernels(self, spec: OpSpec) -> Mapping[str, Kernel]:
         """With the library that is fastest for prompts of such a model."""
@@ -64,24 +58,5 @@ class CudaPlatform(TritonPlatform):
         return CudaCommunicator(group, self.device, self.chip)
 
     def compile(self, step: Forward, plan: KVPlan) -> RunBatch:
-        """Captured, but for long prompts: they have enough of the host."""
-        captured = super().compile(step, plan)
-        library = None if self._choice is None else self._choice.library
-        if library is None or not isinstance(captured, CapturedSteps):
-            return captured
-        return Steps(captured.otherwise, captured, library)
-
-
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """Runs batches with long prompts kernel by kernel, all others captured."""
-
-    launched: RunBatch
-    captured: CapturedSteps
-    library: Library
-    """Attends them."""
-
-    def __call__(self, batch: Batch, greedy: bool) -> Computed:
-        """See `RunBatch`."""
-        long = batch.num_tokens >= LONG and tokens_taken(batch.query_start, batch.seq_lens, self.library) >= LONG
-        return (self.launched if long else self.captured)(batch, greedy)
+        """Captured, those with long prompts as their library allows."""
+        return prompt_steps(super().compile(step, plan), plan, None if self._choice is None else self._choice.library)

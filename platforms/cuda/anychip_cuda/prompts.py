@@ -20,6 +20,7 @@ from anychip.triton.cache import PagedCache
 from anychip.triton.plan import PagedPlan, key_slots
 from anychip.triton.rotary import Heads
 from anychip_cuda.libraries import Keys, Library, Prompts
+from anychip_cuda.recorded import RecordedInputs
 
 ROOM = 256 << 20
 """Bytes of keys and values that are read out of a cache at once, at most: the worst step that is tried reads fewer."""
@@ -82,16 +83,32 @@ class PromptAttention:
     def plan_attention(self, inputs: AttentionInputs, spec: KVSpec, block_size: int) -> PagedPlan:
         """See anychip.ops.attention.plan_attention."""
         plan = self.attention.plan_attention(inputs, spec, block_size)
-        row = first_taken(inputs.host_query_start, inputs.host_seq_lens, self.library)
+        if isinstance(inputs, RecordedInputs):
+            return self._recorded(inputs, spec, plan)
+        row = max(first_taken(inputs.host_query_start, inputs.host_seq_lens, self.library), inputs.num_single)
         lengths = inputs.host_seq_lens[row:]
-        if not len(lengths) or (plan.window and int(lengths.max()) > plan.window) or _bytes(lengths, spec) > ROOM:
+        if (
+            not len(lengths)
+            or (plan.window and int(lengths.max()) > plan.window)
+            or key_bytes(int(lengths.sum()), spec) > ROOM
+        ):
             return plan
         prompts = _prompts(inputs, row)
         count, table = prompts.key_start[-1], inputs.block_table[row:]
         keys = key_slots(prompts.keys_on_device, table, count, block_size, self.attention.chip)
-        others = self._others(inputs, spec, plan, row) if row else None
-        known = {each.name: getattr(plan, each.name) for each in fields(PagedPlan)}
-        return PromptPlan(**known, prompts=prompts, others=others, keys=keys)
+        return _with(plan, prompts, self._others(inputs, spec, plan, row) if row else None, keys)
+
+    def _recorded(self, inputs: RecordedInputs, spec: KVSpec, plan: PagedPlan) -> PagedPlan:
+        """The same where only the device knows which rows there are."""
+        if inputs.alone:
+            tokens = (0, len(plan.slots))
+            start = inputs.query_start
+            return _with(plan, Prompts(0, 0, tokens, tokens, start, start, True, True), None, plan.slots)
+        prompts, before = inputs.cut(self.library)
+        others = self.attention.plan_attention(before, spec, plan.block_size)
+        count, chip = prompts.key_start[-1], self.attention.chip
+        keys = key_slots(prompts.keys_on_device, inputs.block_table, count, plan.block_size, chip)
+        return _with(plan, prompts, others, keys)
 
     def _others(self, inputs: AttentionInputs, spec: KVSpec, plan: PagedPlan, row: int) -> PagedPlan:
         """A plan of the first rows alone."""
@@ -169,29 +186,31 @@ class PromptAttention:
         return out
 
 
+def _with(plan: PagedPlan, prompts: Prompts, others: PagedPlan | None, keys: torch.Tensor) -> PromptPlan:
+    known = {each.name: getattr(plan, each.name) for each in fields(PagedPlan)}
+    return PromptPlan(**known, prompts=prompts, others=others, keys=keys)
+
+
 def _prompts(inputs: AttentionInputs, row: int) -> Prompts:
     begin, lengths = int(inputs.host_query_start[row]), inputs.host_seq_lens[row:]
     start = tuple((inputs.host_query_start[row:] - begin).tolist())
     key_start = (0, *np.cumsum(lengths).tolist())
     on_device = inputs.query_start[row:] - begin if begin else inputs.query_start
+    even = len({*zip(np.diff(start), lengths, strict=True)}) == 1
     if start == key_start:
-        return Prompts(row, begin, start, key_start, on_device, on_device)
+        return Prompts(row, begin, start, key_start, on_device, on_device, True, even)
     keys_on_device = torch.zeros_like(on_device)
     torch.cumsum(inputs.seq_lens[row:], 0, dtype=torch.int32, out=keys_on_device[1:])
-    return Prompts(row, begin, start, key_start, on_device, keys_on_device)
-
-
-def _bytes(lengths: Int32, spec: KVSpec) -> int:
-    """What keys and values take outside the cache, as 16-bit numbers."""
-    return 2 * sum(math.prod(plane.shape) for plane in spec.planes if plane.name in ("k", "v")) * int(lengths.sum())
+    return Prompts(row, begin, start, key_start, on_device, keys_on_device, False, even)
 
 
 def first_taken(query_start: Int32, seq_lens: Int32, library: Library) -> int:
-    """The row from which on all are a library's."""
-    other = np.flatnonzero(~library.takes(np.diff(query_start), seq_lens))
+    """The row from which on all are worth a library."""
+    tokens = np.diff(query_start)
+    other = np.flatnonzero((tokens < library.least) | (seq_lens > library.most_keys * tokens))
     return int(other[-1]) + 1 if len(other) else 0
 
 
-def tokens_taken(query_start: Int32, seq_lens: Int32, library: Library) -> int:
-    """Tokens of those rows."""
-    return int(query_start[-1] - query_start[first_taken(query_start, seq_lens, library)])
+def key_bytes(count: int, spec: KVSpec) -> int:
+    """What so many keys and values take outside the cache, as 16-bit numbers."""
+    return 2 * count * sum(math.prod(plane.shape) for plane in spec.planes if plane.name in ("k", "v"))

@@ -6,7 +6,6 @@ import pickle
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -69,12 +68,6 @@ def test_every_reason_to_refuse_a_model_is_given() -> None:
     specs = {size: OpSpec("bfloat16", 64, 4, 1, size, 100) for size in sizes}
     assert [size for size in sizes if not CUDNN.refuses(specs[size])] == [16, 96, 128]
     assert [size for size in sizes if not FLASH.refuses(specs[size])] == [16, 96, 128, 136, 256]
-
-
-def test_rows_are_worth_it_by_what_they_bring_and_what_is_cached() -> None:
-    tokens, lengths = np.array([1, 2, 1024, 1024, 7168, 2, 1023]), np.array([1, 2, 1024, 1025, 8192, 4096, 1023])
-    assert CUDNN.takes(tokens, lengths).tolist() == [False, False, True, False, False, False, False]
-    assert FLASH.takes(tokens, lengths).tolist() == [False, True, True, True, True, False, True]
 
 
 def test_they_travel_to_who_rehearses_with_them() -> None:
