@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from pathlib import Path
 
 import torch
 
@@ -73,6 +76,24 @@ def choose(found: Sequence[Found], spec: OpSpec, timed: Timed) -> Choice:
     )
     tried = [f"{figures} for {' + '.join(map(str, TRIAL))} tokens"] if figures else []
     return Choice(best, "; ".join((f"long prompts: {chosen}", *tried, *broken)))
+
+
+def remembered(timed: Timed, folder: Path, machine: str) -> Timed:
+    """Time each library once for some heads on a machine, which may take the libraries half a second to be loaded."""
+
+    def known(library: Library, spec: OpSpec) -> float:
+        heads = (spec.dtype, spec.num_heads, spec.num_kv_heads, spec.head_dim)
+        what = repr((machine, torch.__version__, library.name, heads, TRIAL))
+        path = folder / hashlib.sha256(what.encode()).hexdigest()[:32]
+        with contextlib.suppress(OSError, ValueError):
+            return float(path.read_text(encoding="utf-8"))
+        figure = timed(library, spec)
+        with contextlib.suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{figure:.1f}", encoding="utf-8")
+        return figure
+
+    return known
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from anychip.ops.op import Kernel, OpSpec
 from anychip.plugin.communicator import Communicator
 from anychip.plugin.contract import KVPlan
 from anychip.runner.inputs import Forward, RunBatch
-from anychip.triton.ahead import Helpers
+from anychip.triton.ahead import Helpers, marker
 from anychip.triton.graphs import GraphKind
 from anychip.triton.platform import TritonPlatform, gpu_capabilities, use_device
 from anychip_cuda.chips import caches_of, chip_of, formats_of
-from anychip_cuda.choice import Choice, choose, find, timer
+from anychip_cuda.choice import Choice, choose, find, remembered, timer
 from anychip_cuda.kernels import cuda_kernels
 from anychip_cuda.steps import prompt_steps
 
@@ -32,6 +32,7 @@ class CudaPlatform(TritonPlatform):
         memory = torch.cuda.get_device_properties(device).total_memory
         capabilities = gpu_capabilities(formats_of(level), caches_of(level), "nccl", memory)
         self._found = find(device)
+        self._timed = remembered(timer(device), marker("libraries"), torch.cuda.get_device_name(device))
         self._choices: dict[OpSpec, Choice] = {}
         self._choice: Choice | None = None
         likely = next((each.library for each in self._found if each.library is not None), None)
@@ -41,7 +42,7 @@ class CudaPlatform(TritonPlatform):
     def kernels(self, spec: OpSpec) -> Mapping[str, Kernel]:
         """With the library that is fastest for prompts of such a model."""
         if spec not in self._choices:
-            self._choices[spec] = choose(self._found, spec, timer(self.device))
+            self._choices[spec] = choose(self._found, spec, self._timed)
         self._choice = self._choices[spec]
         return cuda_kernels(self.chip, spec, self._choice.library)
 

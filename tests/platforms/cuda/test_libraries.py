@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from anychip.ops.op import OpSpec
-from anychip_cuda.choice import Found, choose
+from anychip_cuda.choice import Found, choose, remembered
 from anychip_cuda.cudnn import Cudnn
 from anychip_cuda.flash import PACKAGES, Flash, Package, load
 from anychip_cuda.libraries import Library
@@ -34,6 +34,23 @@ def test_the_faster_one_is_chosen_and_the_note_says_why(flash: float, cudnn: flo
     assert f"{FLASH.name} {flash:.0f} us" in choice.note
     assert f"{CUDNN.name} {cudnn:.0f} us" in choice.note
     assert "flash-attn-3" not in choice.note
+
+
+def test_a_figure_is_kept_for_one_machine_and_one_model_s_heads(tmp_path: Path) -> None:
+    figures = iter((376.2, 482.0, 100.0, 90.0))
+
+    def ask(machine: str, library: Library, spec: OpSpec) -> float:
+        return remembered(lambda library, spec: next(figures), tmp_path / "new", machine)(library, spec)
+
+    assert [ask("one", FLASH, SPEC) for _ in range(2)] == [376.2, 376.2]
+    assert ask("one", CUDNN, SPEC) == 482.0
+    assert ask("other", FLASH, SPEC) == 100.0
+    assert ask("one", FLASH, OpSpec("bfloat16", 1024, 32, 8, 128, 1000)) == 90.0
+    assert ask("one", FLASH, SPEC) == 376.2
+    (tmp_path / "new").chmod(0o500)
+    for path in (tmp_path / "new").iterdir():
+        path.write_text("half a figu", encoding="utf-8")
+    assert remembered(lambda library, spec: 5.0, tmp_path / "new", "one")(FLASH, SPEC) == 5.0
 
 
 def test_the_only_one_is_not_timed() -> None:
