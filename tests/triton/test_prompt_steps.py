@@ -54,9 +54,10 @@ def way(library: Library, rows: Rows, window: int | None = None, head_dim: int =
         ways.append(f"recorded, {given.keys} keys" if isinstance(given, RecordedInputs) else kind)
         if isinstance(given, RecordedInputs) and given.alone:
             ways[-1] = "recorded alone"
-        return Computed(inputs, torch.zeros(1, 1), torch.zeros(rows, 2), torch.zeros(rows, dtype=torch.int64))
+        states, chosen = torch.zeros(rows, 2), torch.zeros(rows, dtype=torch.int64)
+        return Computed(inputs, states, chosen=chosen, selected=states)
 
-    sizes = Sizes(single=sizes_up_to(300), tokens=sizes_up_to(8192, 64), rows=(8, 40, 301))
+    sizes = Sizes(single=sizes_up_to(300), tokens=sizes_up_to(8192, 64), rows=(8, 40, 257), beside=(0, 64, 300))
     captured = CapturedSteps(step, plan, CPU, send, lambda step: step, uploading(step, send), sizes)
     prompt_steps(captured, plan, library)(batch(rows), True)
     return ways[-1]
@@ -73,7 +74,7 @@ def way(library: Library, rows: Rows, window: int | None = None, head_dim: int =
         (((0, 512),) * 16, "recorded, 8192 keys", "captured"),
         (((0, 512),) * 3, "captured", "captured"),
         (((4000, 1),) * 30 + ((4094, 2), (0, 4096), (0, 4000)), "recorded, 8192 keys", "launched"),
-        (((90, 1), (0, 4096)), "recorded, 4608 keys", "launched"),
+        (((90, 1), (0, 4096)), "recorded, 4096 keys", "launched"),
         (((30000, 8192),), "launched", "captured"),
         (((9000, 1000), (9000, 1500)), "captured", "captured"),
         (((90, 1),) * 200 + ((4000, 3000), (0, 100)), "captured", "captured"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -122,6 +122,10 @@ class Step:
         return ops.paged_attention(self.q, cache, plan, 0.3)
 
 
+def given_singles(rows: tuple[tuple[int, int], ...]) -> int:
+    return sum(new == 1 for _, new in rows)
+
+
 def ops_with(library: Library) -> Ops:
     return bind(cuda_kernels(CHIP, SPEC, library), SPEC)
 
@@ -149,7 +153,11 @@ def test_whole_prompts_see_their_own_tokens(step: str, cache: str) -> None:
 )
 @pytest.mark.parametrize("room", [0, 1, 13])
 def test_a_recorded_step_serves_whatever_rows_come(rows: tuple[tuple[int, int], ...], keys: int, room: int) -> None:
-    """Padded to more tokens and rows, of which the host knows no more than how many there are at most."""
+    """Padded to more tokens and rows, of which the host knows no more than how many there are at most.
+
+    It may know how many bring one token, or count these with all others.
+    """
+    singles = 0 if room == 1 else given_singles(rows)
     given, ours = Step(rows), ops_with(Masked())
     wanted = given.attend(bind({}, SPEC))
     padding = Padding(len(given.q) + room, len(rows) + (1 if room else 0) + (3 if keys else 0), 99)
@@ -169,8 +177,9 @@ def test_a_recorded_step_serves_whatever_rows_come(rows: tuple[tuple[int, int], 
     table = torch.zeros(padding.rows, real.block_table.shape[1], dtype=torch.int32)
     table[: len(rows)] = real.block_table
     held = padding.inputs(torch.from_numpy(packed), [table], 4096)
+    apart = tuple(replace(group, num_single=singles) for group in held.groups)
     planned: list[AttentionInputs] = []
-    recording(lambda inputs: planned.extend(inputs.groups), keys)(held)
+    recording(lambda inputs: planned.extend(inputs.groups), keys)(replace(held, groups=apart))
     given.inputs = planned[0]
     more = torch.zeros(room, *given.q.shape[1:], dtype=given.q.dtype)
     given.q = torch.cat([given.q, more])

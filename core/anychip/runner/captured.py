@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -48,11 +48,17 @@ class CapturedSteps:
         self.otherwise = otherwise
         self.buckets: dict[Shape, Bucket] = {}
         """Those captured so far, each when first needed."""
-        self._step, self._plan, self._send, self._capture, self._sizes = step, plan, send, capture, sizes
+        self.sizes = sizes
+        self._step, self._plan, self._send, self._capture, self._device = step, plan, send, capture, device
         beside = max((0, *sizes.beside))
         rows = max((0, *sizes.single, *(beside + count for count in sizes.rows)))
         tokens = max((rows, *(beside + count for count in sizes.tokens)))
         self._room = Room(tokens, rows, plan, device)
+
+    def others(self, around: Callable[[Forward], Forward], sizes: Sizes) -> CapturedSteps:
+        """Steps of another kind, captured beside these: what `around` makes of their step."""
+        step = around(self._step)
+        return CapturedSteps(step, self._plan, self._device, self._send, self._capture, self.otherwise, sizes)
 
     def __call__(self, batch: Batch, greedy: bool) -> Computed:
         """See `RunBatch`."""
@@ -67,7 +73,7 @@ class CapturedSteps:
         """That of the bucket for a batch; None where there is none."""
         if not (batch.targets == SAMPLE).all():
             return None
-        sizes, single = self._sizes, batch.num_single
+        sizes, single = self.sizes, batch.num_single
         if single == batch.num_rows == len(batch.targets):
             count = _at_least(single, sizes.single)
             return None if count is None else Shape(count, count, count, greedy)

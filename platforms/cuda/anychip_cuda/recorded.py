@@ -28,7 +28,7 @@ class RecordedInputs(AttentionInputs):
         start = self.query_start
         tokens, numbers = start[1:] - start[:-1], torch.arange(len(start) - 1, dtype=torch.int32, device=start.device)
         lengths = torch.where(tokens > 0, self.seq_lens, 0)
-        first = torch.where(lengths > library.most_keys * tokens, numbers + 1, 0).amax(0, keepdim=True)
+        first = torch.where(lengths > library.most_keys * tokens, numbers + 1, self.num_single).amax(0, keepdim=True)
         begin = start.index_select(0, first)
         key_start = torch.zeros_like(start)
         torch.cumsum(torch.where(numbers >= first, lengths, 0), 0, dtype=torch.int32, out=key_start[1:])
@@ -48,4 +48,4 @@ def recording(step: Forward, keys: int) -> Forward:
 
 def _recorded(inputs: AttentionInputs, keys: int) -> RecordedInputs:
     known = {each.name: getattr(inputs, each.name) for each in fields(AttentionInputs)}
-    return RecordedInputs(**known, alone=not keys, keys=keys * len(inputs.positions))
+    return RecordedInputs(**known, alone=not keys, keys=keys * (len(inputs.positions) - inputs.num_single))

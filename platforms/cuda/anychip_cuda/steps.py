@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from anychip.engine.batch import Batch
 from anychip.plugin.contract import KVPlan
@@ -20,7 +21,7 @@ SHORT = 256
 SEVERAL = 2048
 """The same where there are several rows: fewer tokens are not worth recordings of their own."""
 KEYS = (1, 2)
-"""Keys for each token of a step, at most, for which it is recorded."""
+"""Keys for each token of rows with several, at most, for which a step is recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,8 @@ class PromptSteps:
             return self.captured
         if self.recorded and batch.num_rows == 1 and tokens == keys:
             return self.recorded[0]
-        ways = (steps for each, steps in self.recorded.items() if each * batch.num_tokens >= keys)
+        several = batch.num_tokens - batch.num_single
+        ways = (steps for each, steps in self.recorded.items() if each * several >= keys)
         if batch.num_tokens < SEVERAL:
             return self.captured
         return next(ways, self.captured.otherwise if tokens >= LONG else self.captured)
@@ -66,5 +68,6 @@ def prompt_steps(captured: RunBatch, plan: KVPlan, library: Library | None) -> R
 
 
 def _recorded(captured: CapturedSteps, keys: int) -> CapturedSteps:
-    sizes = replace(captured.sizes, single=(), rows=captured.sizes.rows if keys else (2,))
-    return replace(captured, step=recording(captured.step, keys), sizes=sizes, buckets={})
+    sizes = replace(captured.sizes, single=())
+    sizes = sizes if keys else replace(sizes, rows=(2,), beside=())
+    return captured.others(partial(recording, keys=keys), sizes)
