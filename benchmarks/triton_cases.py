@@ -258,8 +258,9 @@ def thin_case(inputs: int, rows: int, tokens: int, shape: ThinShape) -> Timed:
         def run(index: int) -> torch.Tensor:
             out: Any = x.new_empty(tokens, rows)
             multiply_thin[(shape.tiles(rows), shape.split)](
-                x, matrices[index % len(matrices)], None, out, partial, counters, tokens, inputs, inputs, N=rows,
-                K=inputs, BIAS=False, ACTIVATION="", **shape.launch, **chip(True).order,
+                x, matrices[index % len(matrices)], None, None, None, out, partial, counters, tokens, inputs, inputs,
+                N=rows, K=inputs, BIAS=False, ACTIVATION="", AHEAD=0, PARTS=1, TILED=False, **shape.launch,
+                **chip(True).order,
             )  # fmt: skip
             return out
 

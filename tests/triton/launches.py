@@ -105,6 +105,7 @@ def multiply(target: str) -> None:
         ops.norm_linear(x, x, x[0], 1e-5, weight(6144, 1024), None)
         ops.norm_linear(x, None, x[0], 1e-5, weight(3000, 1024), x[0].repeat(3)[:3000])
         ops.gated_mlp(x, gate_up, down, "silu")
+        ops.gated_mlp(x[:, :128], weight(26000, 128), weight(64, 13000), "silu")  # rows that fill a chip
     ops.gelu_mul(x, "tanh")
     ops.silu_mul(x)
     for residual in (None, x):

@@ -30,6 +30,7 @@ from anychip.triton.provider import TritonKernels
 from anychip.triton.rotary import Heads
 from anychip.triton.sampling import Sampling
 from anychip.weights.weight import Weight
+from anychip_cuda.chips import H200
 from anychip_rocm.chips import CHIPS
 
 OPS = (
@@ -211,6 +212,22 @@ def test_split_inputs_add_up_each_time(tokens: int, dtype: str) -> None:
         right = x.double() @ weight.double().T
         assert normalized_error(linear(x, Weight(weight, (70, 1100)), None), right) < TOLERANCE[dtype]
         assert normalized_error(linear(x, Weight(weight.roll(1), (70, 1100)), None), right) > 0.1
+
+
+@pytest.mark.parametrize("tokens", [5, 40])
+@pytest.mark.parametrize("rows", [70, 600])
+def test_tiles_that_the_chip_copies_give_the_same(tokens: int, rows: int) -> None:
+    """Few and tall tiles, rows and inputs that fill none of them, with the tokens of another step behind."""
+    spec, generator = OpSpec("float16", 64, 4, 4, 16, 100), torch.Generator().manual_seed(2)
+    ops = bind(TritonKernels(Chip(PROCESSORS, tuning=H200, descriptors=True)).kernels(spec), spec)
+    x = normal(generator, 2 * tokens, 200, dtype="float16")[:tokens]
+    gate_up, down = (normal(generator, *shape, dtype="float16", scale=0.1) for shape in ((2 * rows, 200), (72, rows)))
+    gates, others = (x.double() @ gate_up.double().T).chunk(2, 1)
+    right = (torch.nn.functional.silu(gates) * others) @ down.double().T
+    found = ops.gated_mlp(x, Weight(gate_up, (2 * rows, 200)), Weight(down, (72, rows)), "silu")
+    assert normalized_error(found, right) < TOLERANCE["float16"]
+    swapped = Weight(gate_up.roll(rows, 0), (2 * rows, 200))
+    assert normalized_error(ops.gated_mlp(x, swapped, Weight(down, (72, rows)), "silu"), right) > 0.1
 
 
 @pytest.mark.parametrize("vocabulary", [1, 2048, 5000])

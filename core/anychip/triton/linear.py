@@ -10,17 +10,18 @@ from torch.nn import functional
 from anychip.ops.composite import GELU
 from anychip.triton.chip import Chip
 from anychip.triton.codes import CodedLinear
+from anychip.triton.descriptors import aligned, tiles_of
 from anychip.triton.packing import Codes
 from anychip.triton.programs.thin import multiply_thin
 from anychip.triton.programs.vector import multiply_vector
 from anychip.triton.rows import Rows, unit_stride
-from anychip.triton.shapes import thin_shape, vector_shape
+from anychip.triton.shapes import FEW_TOKENS, fills_chip, thin_shape, vector_shape
 from anychip.triton.split import Counters, partial_sums
 from anychip.weights.weight import Weight
 
-MOST_TOKENS = 32
+MOST_TOKENS = 128
 MOST_ROWS = 4096
-"""Where the library's products begin to be faster: with more tokens, or with more rows of output for several tokens."""
+"""Where the library's products begin to be faster, for more than a few tokens and what is not gated."""
 MOST_NORMED = 2048
 """Inputs up to which one launch that normalizes too is faster than two: every program reads the whole token."""
 
@@ -37,8 +38,7 @@ class Linears:
         """See anychip.ops.linear.linear."""
         if isinstance(weight.prepared, Codes):
             return self._coded.linear(x, weight.prepared, bias)
-        tokens = x.shape[0]
-        if tokens > MOST_TOKENS or (tokens > 1 and weight.shape[0] > MOST_ROWS):
+        if not self._computes(x, _values(weight), weight.shape[0], False):
             return functional.linear(x, _values(weight), bias)
         return self._multiply(x, _values(weight), bias, "")
 
@@ -64,7 +64,7 @@ class Linears:
     def gated_mlp(self, x: torch.Tensor, gate_up: Weight, down: Weight, activation: str) -> torch.Tensor:
         """See anychip.ops.composite.gated_mlp."""
         name = "silu" if activation == "silu" else GELU[activation]
-        if x.shape[0] > MOST_TOKENS or gate_up.prepared is not None:
+        if gate_up.prepared is not None or not self._computes(x, _values(gate_up), gate_up.shape[0] // 2, True):
             both = self.linear(x, gate_up, None)
             if (codes := self._rounding(down, both)) is not None:
                 return self._coded.multiply(self.rows.rounded_gate(both, name, codes.values.dtype), codes, None)
@@ -72,6 +72,15 @@ class Linears:
         else:
             inner = self._multiply(x, _values(gate_up), None, name)
         return self.linear(inner, down, None)
+
+    def _computes(self, x: torch.Tensor, weight: torch.Tensor, rows: int, gated: bool) -> bool:
+        """Whether a product is computed here, not by the library."""
+        tokens, tuning = x.shape[0], self.chip.tuning
+        if tokens <= FEW_TOKENS:
+            return tokens == 1 or gated or rows <= tuning.thin_rows
+        if tokens > MOST_TOKENS or tuning.thin_wide is None or x.dtype.itemsize > 2:
+            return False
+        return aligned(x) and aligned(weight) and (fills_chip(self.chip, rows) if gated else rows <= MOST_ROWS)
 
     @property
     def _coded(self) -> CodedLinear:
@@ -106,12 +115,17 @@ class Linears:
         if x.shape[0] == 1:
             return self._normalize_and_multiply(x, None, None, 0.0, weight, bias, activation)[0]
         tokens, rows = x.shape[0], weight.shape[0] // (2 if activation else 1)
-        shape = thin_shape(self.chip, tokens, rows, x.shape[1], bool(activation), x.dtype)
+        copied = self.chip.descriptors and aligned(x) and aligned(weight)
+        shape = thin_shape(self.chip, tokens, rows, x.shape[1], bool(activation), x.dtype, copied)
         out = torch.empty(tokens, rows, dtype=x.dtype, device=x.device)
         partial = partial_sums(shape, rows, x.device, 2 if activation else 1)
+        given = tiles = None
+        if shape.tiled:
+            given, tiles = tiles_of(x, shape.tokens, shape.inputs), tiles_of(weight, shape.rows, shape.inputs)
         multiply_thin[(shape.tiles(rows), shape.split)](
-            x, weight, bias, out, partial, self.counters.on(x.device), tokens, x.stride(0), weight.stride(0), N=rows,
-            K=x.shape[1], BIAS=bias is not None, ACTIVATION=activation, **shape.launch, **self.chip.order,
+            x, weight, given, tiles, bias, out, partial, self.counters.on(x.device), tokens, x.stride(0),
+            weight.stride(0), N=rows, K=x.shape[1], BIAS=bias is not None, ACTIVATION=activation,
+            AHEAD=shape.ahead, PARTS=shape.parts, TILED=shape.tiled, **shape.launch, **self.chip.order,
         )  # fmt: skip
         return out
 

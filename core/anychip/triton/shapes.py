@@ -16,6 +16,12 @@ MANY = 32
 """Tokens from which their tiles take as much room as the codes."""
 LEAST = 4
 """Chunks that are worth a program."""
+FEW_TOKENS = 32
+"""Tokens whose tiles take less room than the weights'."""
+LEAST_AHEAD = 128
+"""Inputs of a row that are worth asking for."""
+TALL = 128
+"""Rows of a tall tile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +33,19 @@ class ThinShape:
     inputs: int
     split: int
     options: Mapping[str, int | str]
+    tiled: bool = False
+    """Whether both sides are read through descriptors, where they can."""
+    ahead: int = 0
+    """Inputs of each row that are asked for before the tokens are there."""
 
     def tiles(self, rows: int) -> int:
         """How many tiles `rows` output rows make."""
         return -(-rows // self.rows)
+
+    @property
+    def parts(self) -> int:
+        """In how many parts a row's first inputs are asked for."""
+        return max(1, min(4, 128 // self.rows))
 
     @property
     def launch(self) -> dict[str, int | str]:
@@ -39,16 +54,48 @@ class ThinShape:
         return {**sizes, **self.options}
 
 
-def thin_shape(chip: Chip, tokens: int, rows: int, inputs: int, gated: bool, dtype: torch.dtype) -> ThinShape:
-    """For a few tokens: split until there are two programs a processor, while a program keeps four tiles of input."""
-    columns = max(MIN_TOKENS, 1 << (tokens - 1).bit_length())
-    tile = chip.tuning.thin_float32 if dtype.itemsize > 2 else chip.tuning.thin
+def thin_shape(
+    chip: Chip, tokens: int, rows: int, inputs: int, gated: bool, dtype: torch.dtype, copied: bool = False
+) -> ThinShape:
+    """For a few tokens. `copied`: the chip can copy tiles of both sides by itself."""
+    tuning, columns, narrow = chip.tuning, max(MIN_TOKENS, 1 << (tokens - 1).bit_length()), dtype.itemsize <= 2
+    tall = tuning.thin_tall if tokens <= FEW_TOKENS else tuning.thin_wide
+    if tall is not None and gated and copied and narrow and fills_chip(chip, rows):
+        return ThinShape(tall.rows, columns, tall.inputs, 1, tall.launch(), tiled=True)
+    tile = tuning.thin if narrow else tuning.thin_float32
     depth = tile.inputs if inputs >= tile.inputs else min(tile.inputs, 64)
-    tiles, steps, split = -(-rows // tile.rows), -(-inputs // depth), 1
-    while tiles * split * 2 <= 2 * chip.processors and steps >= 8 * split:
+    tiles, steps = -(-rows // tile.rows), -(-inputs // depth)
+    each = -(-steps // _split(chip, tokens, tiles, steps))
+    split = -(-steps // each)  # none is left without input
+    shared = narrow and not gated and tiles * split > chip.processors
+    options = tuning.thin_many.launch() if shared and tuning.thin_many is not None else tile.launch(gated)
+    tiled = copied and narrow and (gated or tokens > FEW_TOKENS or tiles > 2 * chip.processors)
+    return ThinShape(
+        tile.rows, columns, depth, split, options, tiled,
+        _ahead(chip, tiles * split * tile.rows * (2 if gated else 1), each * depth, dtype) if copied else 0,
+    )  # fmt: skip
+
+
+def fills_chip(chip: Chip, rows: int) -> bool:
+    """Whether so many rows of gated products make tiles of TALL for three processors of four."""
+    return 4 * rows >= 3 * TALL * chip.processors
+
+
+def _split(chip: Chip, tokens: int, tiles: int, steps: int) -> int:
+    """Two programs a processor, one where tokens are more than a few.
+
+    A program keeps eight tiles of input, and four where no more than half of the processors have something to do.
+    """
+    split, most = 1, chip.processors * (2 if tokens <= FEW_TOKENS else 1)
+    while tiles * split * 2 <= most and steps >= (8 if tiles * split * 4 <= chip.processors else 16) * split:
         split *= 2
-    split = -(-steps // -(-steps // split))  # none is left without input
-    return ThinShape(tile.rows, columns, depth, split, tile.launch(gated))
+    return split
+
+
+def _ahead(chip: Chip, lines: int, most: int, dtype: torch.dtype) -> int:
+    """Inputs, at most a program's, of each of `lines` in all programs that are asked for before there are tokens."""
+    fit = chip.tuning.thin_ahead // (lines * dtype.itemsize) if chip.overlap else 0
+    return min(most, 1 << (fit.bit_length() - 1)) if fit >= LEAST_AHEAD else 0
 
 
 def vector_shape(tuning: Tuning, inputs: int, gated: bool, normed: bool) -> dict[str, int]:

@@ -29,6 +29,8 @@ def context_tiles(
 ) -> tuple[Tile, Tile]:
     """For each token's heads of `rows`, and for those of several tokens that share a context."""
     tile = context_tile(tuning, dtype, dim, group, coded)
+    if coded and rows >= CROWD and tuning.context_coded_crowd and dim <= LARGE_HEAD and dtype.itemsize == 2:
+        tile = replace(tuning.context_coded_crowd, rows=tile.rows)
     if rows < CROWD or tuning.context_crowd is None or dim > LARGE_HEAD or dtype.itemsize > 2 or coded:
         return tile, tile
     alone, shared = tuning.context_many if rows >= MANY and tuning.context_many else tuning.context_crowd

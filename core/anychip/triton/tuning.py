@@ -82,6 +82,8 @@ class Tuning:
     """The same with heads larger than 128."""
     context_coded: Tile = Tile(16, 64, 4, 2)
     """The same where keys and values are codes: turning them into numbers takes registers."""
+    context_coded_crowd: Tile | None = None
+    """From CROWD rows on, if it is another."""
     context_float32: Tile = Tile(16, 16, 4, 2)
     context_crowd: tuple[Tile, Tile] | None = None
     """From CROWD rows on, for 16-bit numbers and heads up to 128: one token's heads, and those of several tokens that
@@ -104,6 +106,16 @@ class Tuning:
 
     thin: WeightTile = WeightTile(64, 128, 4, 2)
     """Linear layers for a few tokens."""
+    thin_many: WeightTile | None = None
+    """The same tile where programs share a processor's memory; None: it is no other."""
+    thin_tall: WeightTile | None = None
+    """Gated products whose rows make enough of such tiles; None: as others, with a stage less."""
+    thin_wide: WeightTile | None = None
+    """The same for 33 to 128 tokens, for which short products are then computed here too; None: by the library."""
+    thin_rows: int = 4096
+    """Most rows of output for several tokens; more are the library's."""
+    thin_ahead: int = 0
+    """Bytes of weights that all programs ask for before their tokens are there, where programs overlap."""
     thin_float32: WeightTile = WeightTile(32, 64, 4, 2)
     experts_vector: WeightTile = WeightTile(4, 1024, 4, 1)
     """Experts of so few tokens that each reads its own, without a matrix instruction: the gated products."""

@@ -31,5 +31,22 @@ def wait_for_previous(OVERLAP: tl.constexpr):
 
 
 @triton.jit
+def fetch_ahead(lines, start, stop, COUNT: tl.constexpr, PARTS: tl.constexpr):
+    """Ask for elements start to start + COUNT of lines [R, 1], none from `stop` on, to be brought into the cache.
+
+    Nobody waits for them, and no program may write them. Lines begin at multiples of 16 bytes, as do their PARTS.
+    """
+    piece: tl.constexpr = COUNT // PARTS
+    size: tl.constexpr = lines.dtype.element_ty.primitive_bitwidth // 8
+    first = start + tl.arange(0, PARTS)[None, :] * piece
+    pointers = lines + first
+    sizes = tl.broadcast_to(tl.minimum(tl.maximum(stop - first, 0), piece) * size, pointers.shape)
+    tl.inline_asm_elementwise(
+        "{ .reg .pred p; setp.gt.s32 p, $2, 0; @p cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0; }",
+        "=r,l,r", [pointers.to(tl.int64), sizes], dtype=tl.int32, is_pure=False, pack=1,
+    )  # fmt: skip
+
+
+@triton.jit
 def _instruct(TEXT: tl.constexpr):
     tl.inline_asm_elementwise(TEXT, "=r", [], dtype=tl.int32, is_pure=False, pack=1)

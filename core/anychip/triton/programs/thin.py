@@ -8,44 +8,40 @@ import triton
 import triton.language as tl
 
 from anychip.triton.programs.activate import activate
-from anychip.triton.programs.order import let_next_start, wait_for_previous
+from anychip.triton.programs.order import fetch_ahead, let_next_start, wait_for_previous
 
 
 @triton.jit(do_not_specialize=["num_tokens"])
 def multiply_thin(
-    x, weight, bias, out, partial, counters, num_tokens, stride_x, stride_w, N: tl.constexpr, K: tl.constexpr,
-    OVERLAP: tl.constexpr, BIAS: tl.constexpr, ACTIVATION: tl.constexpr, SPLIT: tl.constexpr, BLOCK_T: tl.constexpr,
-    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    x, weight, given, tiles, bias, out, partial, counters, num_tokens, stride_x, stride_w, N: tl.constexpr, K:
+    tl.constexpr, OVERLAP: tl.constexpr, BIAS: tl.constexpr, ACTIVATION: tl.constexpr, SPLIT: tl.constexpr, AHEAD:
+    tl.constexpr, PARTS: tl.constexpr, TILED: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K:
+    tl.constexpr,
 ):  # fmt: skip
-    """y [T, N] = x [T, K] W^T, T <= BLOCK_T. With an ACTIVATION W has 2N rows: y = activation(gates) * others."""
+    """y [T, N] = x [T, K] W^T, T <= BLOCK_T. With an ACTIVATION W has 2N rows: y = activation(gates) * others.
+
+    AHEAD: inputs of each row of W that are asked for before x is there: no program writes weights. TILED: x and W are
+    read through descriptors of their tiles, `given` and `tiles`; without, the first weights are read before x is there.
+    """
     let_next_start(OVERLAP)
     tile, part = tl.program_id(0), tl.program_id(1)
-    rows, tokens, columns = tile * BLOCK_N + tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_T), tl.arange(0, BLOCK_K)
-    lines = weight + tl.minimum(rows, N - 1).to(tl.int64)[:, None] * stride_w + columns[None, :]
-    others = lines + tl.cast(N, tl.int64) * stride_w
-    sources = x + tl.minimum(tokens, num_tokens - 1)[:, None] * stride_x + columns[None, :]
+    rows, tokens = tile * BLOCK_N + tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_T)
+    heads = weight + tl.minimum(rows, N - 1).to(tl.int64)[:, None] * stride_w
     share: tl.constexpr = (K + SPLIT * BLOCK_K - 1) // (SPLIT * BLOCK_K) * BLOCK_K
     tl.static_assert((SPLIT - 1) * share < K)  # each part has something to do
-    start = part * share
-    # The first weights are read before x is there: no program writes weights.
-    values = read_tile(lines, columns, start, K, BLOCK_K)
-    if ACTIVATION != "":
-        more = read_tile(others, columns, start, K, BLOCK_K)
-    wait_for_previous(OVERLAP)
-    z = tl.trans(read_tile(sources, columns, start, K, BLOCK_K))
-    zeros = tl.zeros((BLOCK_N, BLOCK_T), tl.float32)
-    total = tl.dot(values, z, zeros, input_precision="ieee")
-    gates = zeros
-    if ACTIVATION != "":
-        gates = total
-        total = tl.dot(more, z, zeros, input_precision="ieee")
-    for start in range(part * share + BLOCK_K, tl.minimum(part * share + share, K), BLOCK_K):
-        z = tl.trans(read_tile(sources, columns, start, K, BLOCK_K))
+    start, stop = part * share, tl.minimum(part * share + share, K)
+    if AHEAD > 0:
+        fetch_ahead(heads, start, stop, AHEAD, PARTS)
         if ACTIVATION != "":
-            gates = tl.dot(read_tile(lines, columns, start, K, BLOCK_K), z, gates, input_precision="ieee")
-            total = tl.dot(read_tile(others, columns, start, K, BLOCK_K), z, total, input_precision="ieee")
-        else:
-            total = tl.dot(read_tile(lines, columns, start, K, BLOCK_K), z, total, input_precision="ieee")
+            fetch_ahead(heads + tl.cast(N, tl.int64) * stride_w, start, stop, AHEAD, PARTS)
+    if TILED:
+        wait_for_previous(OVERLAP)
+        total, gates = _multiply_tiles(given, tiles, tile, start, stop, N, ACTIVATION != "", BLOCK_T, BLOCK_N, BLOCK_K)
+    else:
+        sources = x + tl.minimum(tokens, num_tokens - 1)[:, None] * stride_x
+        total, gates = _multiply_lines(
+            sources, heads, stride_w, start, stop, N, K, OVERLAP, ACTIVATION != "", BLOCK_T, BLOCK_N, BLOCK_K
+        )
     inside = (rows < N)[:, None] & (tokens < num_tokens)[None, :]
     if SPLIT > 1:
         offsets = rows[:, None] * BLOCK_T + tokens[None, :]
@@ -66,6 +62,52 @@ def multiply_thin(
     if ACTIVATION != "":
         total *= activate(gates, ACTIVATION)
     tl.store(out + tokens[None, :] * N + rows[:, None], total.to(out.dtype.element_ty), inside)
+
+
+@triton.jit
+def _multiply_tiles(
+    given, tiles, tile, begin, stop, N: tl.constexpr, GATED: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Sums [BLOCK_N, BLOCK_T] of inputs `begin` to stop, and those of the gates, read through descriptors."""
+    total = tl.zeros((BLOCK_N, BLOCK_T), tl.float32)
+    gates = tl.zeros((BLOCK_N, BLOCK_T), tl.float32)
+    for start in range(begin, stop, BLOCK_K):
+        z = tl.trans(given.load([0, start]))
+        if GATED:
+            gates = tl.dot(tiles.load([tile * BLOCK_N, start]), z, gates, input_precision="ieee")
+            total = tl.dot(tiles.load([N + tile * BLOCK_N, start]), z, total, input_precision="ieee")
+        else:
+            total = tl.dot(tiles.load([tile * BLOCK_N, start]), z, total, input_precision="ieee")
+    return total, gates
+
+
+@triton.jit
+def _multiply_lines(
+    sources, heads, stride_w, begin, stop, N: tl.constexpr, K: tl.constexpr, OVERLAP: tl.constexpr, GATED: tl.constexpr,
+    BLOCK_T: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """The same from pointers to lines, once the previous program has ended; the first weights are read before."""
+    columns = tl.arange(0, BLOCK_K)
+    sources, lines = sources + columns[None, :], heads + columns[None, :]
+    others = lines + tl.cast(N, tl.int64) * stride_w
+    values = read_tile(lines, columns, begin, K, BLOCK_K)
+    if GATED:
+        more = read_tile(others, columns, begin, K, BLOCK_K)
+    wait_for_previous(OVERLAP)
+    zeros = tl.zeros((BLOCK_N, BLOCK_T), tl.float32)
+    z = tl.trans(read_tile(sources, columns, begin, K, BLOCK_K))
+    total, gates = tl.dot(values, z, zeros, input_precision="ieee"), zeros
+    if GATED:
+        gates, total = total, tl.dot(more, z, zeros, input_precision="ieee")
+    for start in range(begin + BLOCK_K, stop, BLOCK_K):
+        z = tl.trans(read_tile(sources, columns, start, K, BLOCK_K))
+        if GATED:
+            gates = tl.dot(read_tile(lines, columns, start, K, BLOCK_K), z, gates, input_precision="ieee")
+            total = tl.dot(read_tile(others, columns, start, K, BLOCK_K), z, total, input_precision="ieee")
+        else:
+            total = tl.dot(read_tile(lines, columns, start, K, BLOCK_K), z, total, input_precision="ieee")
+    return total, gates
 
 
 @triton.jit
