@@ -34,7 +34,7 @@ class RecordedInputs(AttentionInputs):
         torch.cumsum(torch.where(numbers >= first, lengths, 0), 0, dtype=torch.int32, out=key_start[1:])
         bounds = (0, len(self.positions)), (0, self.keys)
         prompts = Prompts(0, 0, *bounds, torch.maximum(start, begin), key_start, False, False)
-        return prompts, replace(self, query_start=torch.minimum(start, begin), max_query=1)
+        return prompts, replace(self, query_start=torch.minimum(start, begin))
 
 
 def recording(step: Forward, keys: int) -> Forward:
