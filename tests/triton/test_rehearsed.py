@@ -49,7 +49,7 @@ def test_whole_steps_compile_and_fit(target: str, model: dict[str, Any], options
     assert words[:2] == ["weights", "start"]
     assert "8000 tokens in 1 rows" in words
     found = list(compiled())
-    assert {"attend_contexts", "attend_queries", "find_floors", "draw_block"} <= {each.name for each in found}
+    assert {"attend_contexts", "attend_queries", "draw_tokens"} <= {each.name for each in found}
     assert [each.name for each in found if each.shared > SHARED[target]] == []
 
 
@@ -82,15 +82,15 @@ def test_a_launch_that_does_not_fit_fails() -> None:
 
 def test_keys_do_not_depend_on_what_is_launched_first() -> None:
     keys = []
-    for first in ("greedy.choose_peak", "floors.find_floors", "queries.attend_queries", "contexts.attend_contexts"):
+    for first in ("greedy.choose_peak", "draw.draw_tokens", "queries.attend_queries", "contexts.attend_contexts"):
         module, name = first.split(".")
         code = f"""
 from anychip.triton.keys import settle_keys
 from anychip.triton.programs import {module}
 settle_keys() if {len(keys) < 3} else None
 {module}.{name}.cache_key
-from anychip.triton.programs import contexts, floors, queries
-print(*(each.cache_key for each in (floors.find_floors, contexts.attend_contexts, queries.attend_queries)))
+from anychip.triton.programs import contexts, draw, queries
+print(*(each.cache_key for each in (draw.draw_tokens, contexts.attend_contexts, queries.attend_queries)))
 """
         run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         keys.append(run.stdout)

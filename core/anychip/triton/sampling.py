@@ -1,7 +1,4 @@
-"""Launching the choice of a token and its note: two launches for the highest logit, three for a draw, six with a cut.
-
-A draw is cut where a row of the step has top-k or top-p.
-"""
+"""Launching the choice of a token and its note: two launches, whatever is asked for."""
 
 from __future__ import annotations
 
@@ -11,20 +8,17 @@ import torch
 
 from anychip.sample.choose import BLOCK
 from anychip.triton.chip import Chip
-from anychip.triton.programs.draw import draw_block, weigh_blocks, weigh_kept
-from anychip.triton.programs.floors import collect_between, find_floors, measure_levels
+from anychip.triton.programs.draw import draw_tokens, weigh_blocks
 from anychip.triton.programs.greedy import choose_peak, find_peaks
 
 PART = 2048
 """Tokens of the vocabulary that a program looks at."""
 TILE = PART // BLOCK
 """Blocks of a part."""
-SHARE = 4096
-"""Tokens that a program measures against levels."""
 LEVELS = 16
-"""Levels between which the cut of top-k or top-p is looked for."""
-LANES = 2048
-"""Tokens of a list that are looked at together."""
+"""Levels between which the cut of top-k or top-p is looked for where it may lie among too many tokens."""
+THREADS = 512
+"""Of the program that draws a row's token."""
 SHIFTS = {torch.float32: 0, torch.bfloat16: 16, torch.float16: 13}
 """Lowest bits of a float32 that are 0 where it has been such a number."""
 
@@ -48,7 +42,7 @@ class Sampling:
 
     chip: Chip
     room: int = 16384
-    """Logits of a row that are listed around a cut. Where there are more, the row itself is searched, which is slow."""
+    """Logits of a row that are listed around its cut. Where there are more, the row itself is searched, slowly."""
 
     def greedy(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """See anychip.sample.choose.greedy."""
@@ -75,7 +69,7 @@ class Sampling:
         """See anychip.sample.choose.sample."""
         parameters = temperature, top_k, top_p, min_p
         ids, highest = _chosen(logits)
-        self._draw(logits, parameters, candidates, Draw(ids=ids, numbers=numbers, highest=highest))
+        self._draw(logits, parameters, Draw(ids=ids, numbers=numbers, highest=highest))
         return ids, highest
 
     def take_drawn(
@@ -94,9 +88,7 @@ class Sampling:
         """See anychip.sample.take.take_drawn."""
         parameters = temperature, top_k, top_p, min_p
         ids = torch.empty(len(logits), dtype=torch.int64, device=logits.device)
-        self._draw(
-            logits, parameters, candidates, Draw(ids=ids, keys=keys, positions=positions, rows=rows, newest=newest)
-        )
+        self._draw(logits, parameters, Draw(ids=ids, keys=keys, positions=positions, rows=rows, newest=newest))
         return ids
 
     def _peaks(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -126,52 +118,23 @@ class Sampling:
                 **self.chip.order,
             )  # fmt: skip
 
-    def _draw(self, logits: torch.Tensor, parameters: tuple[torch.Tensor, ...], candidates: int, draw: Draw) -> None:
-        if not len(logits):
+    def _draw(self, logits: torch.Tensor, parameters: tuple[torch.Tensor, ...], draw: Draw) -> None:
+        (count, vocabulary), device, order = logits.shape, logits.device, self.chip.order
+        if not count:
             return
-        (temperature, _, _, min_p), (count, vocabulary) = parameters, logits.shape
-        parts, device, order = -(-vocabulary // PART), logits.device, self.chip.order
-        of_parts = torch.empty(3, count, parts, dtype=torch.float32, device=device)
-        of_blocks = torch.empty(2, count, parts * TILE, dtype=torch.float32, device=device)
-        sizes = {"V": vocabulary, "BLOCK": BLOCK, "TILE": TILE}
-        weigh_blocks[(count, parts)](logits, temperature, of_parts, of_blocks, logits.stride(0), **sizes, **order)
-        sizes["PARTS"] = power_of_two(parts)
-        floors = self._floors(logits, parameters, of_parts) if candidates else None
-        weigh_kept[(count, parts)](
-            logits, temperature, min_p, floors, of_parts, of_blocks, logits.stride(0), parts, **sizes, **order
-        )
-        draw_block[(count,)](
-            logits, of_parts, of_blocks, temperature, min_p, floors, draw.numbers, draw.keys, draw.positions, draw.ids,
-            draw.highest, draw.rows, draw.newest, logits.stride(0), parts, TAKE=draw.newest is not None,
-            BLOCKS=power_of_two(parts * TILE), **sizes, **order,
-        )  # fmt: skip
-
-    def _floors(
-        self, logits: torch.Tensor, parameters: tuple[torch.Tensor, ...], of_parts: torch.Tensor
-    ) -> torch.Tensor:
-        """[6, L], the first of them the lowest scaled logit that each row keeps; the rest is of programs/floors.py."""
-        (count, vocabulary), parts, device = logits.shape, of_parts.shape[2], logits.device
-        temperature, top_k, top_p, _ = parameters
-        shares, room, order = -(-vocabulary // SHARE), min(self.room, power_of_two(vocabulary)), self.chip.order
-        amounts = torch.empty(count, shares, LEVELS, dtype=torch.float32, device=device)
+        parts, room = -(-vocabulary // PART), min(self.room, power_of_two(vocabulary))
+        blocks = parts * TILE
+        of_blocks = torch.empty(3, count, blocks, dtype=torch.float32, device=device)
+        places = torch.empty(2, count, blocks, dtype=torch.int32, device=device)
         lists = torch.empty(count, room, dtype=torch.float32, device=device)
-        of_rows = torch.empty(6, count, dtype=torch.float32, device=device)
-        counters = torch.empty(count, dtype=torch.int32, device=device)
-        sizes = {"V": vocabulary, "PARTS": power_of_two(parts)}
-        cut = {**sizes, "PART": PART, "SHARE": SHARE, "LEVELS": LEVELS, "num_warps": self.chip.tuning.warps(256)}
-        measure_levels[(count, shares)](
-            logits, *parameters, of_parts, amounts, of_rows, counters, logits.stride(0), parts, BLOCK=BLOCK, **cut,
-            **order,
+        sizes = {"V": vocabulary, "BLOCK": BLOCK, "TILE": TILE}
+        weigh_blocks[(count, parts)](logits, parameters[0], of_blocks, logits.stride(0), **sizes, **order)
+        draw_tokens[(count,)](
+            logits, *parameters, of_blocks, places, lists, draw.numbers, draw.keys, draw.positions, draw.ids,
+            draw.highest, draw.rows, draw.newest, logits.stride(0), blocks, TAKE=draw.newest is not None,
+            BLOCKS=power_of_two(blocks), ROOM=room, LEVELS=LEVELS, SHIFT=SHIFTS[logits.dtype],
+            num_warps=self.chip.tuning.warps(THREADS), **sizes, **order,
         )  # fmt: skip
-        collect_between[(count, shares)](
-            logits, temperature, top_k, top_p, of_parts, amounts, of_rows, counters, lists, logits.stride(0), parts,
-            SHARES=power_of_two(shares), ROOM=room, **cut, **order,
-        )  # fmt: skip
-        find_floors[(count,)](
-            logits, *parameters, of_parts, of_rows, counters, lists, logits.stride(0), parts, ROOM=room,
-            LANES=min(LANES, room), SHIFT=SHIFTS[logits.dtype], num_warps=self.chip.tuning.warps(256), **sizes, **order,
-        )  # fmt: skip
-        return of_rows
 
 
 def _chosen(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,14 +1,17 @@
-"""A draw: weights of blocks of the vocabulary, again where less than all of it is kept, then a block and a token.
+"""A draw in two programs: parts of the vocabulary weigh their blocks, then each row draws a block and a token.
 
-Weights of a block are taken relative to its own highest logit, so that one reading finds both. Sums do not depend on
+Weights of a block are taken relative to its own highest logit, so that one reading finds both. Where a row keeps less
+than everything, it reads again only blocks in which the cut may lie, or that have tokens above it. Nothing depends on
 the other rows: neither on what those ask for nor, by `in_fours`, on the type that their logits have come in.
 """
 
 import triton
 import triton.language as tl
 
+from anychip.triton.programs.floors import find_floor
 from anychip.triton.programs.greedy import note
 from anychip.triton.programs.order import take_turn
+from anychip.triton.programs.scaled import finite, in_fours, list_blocks, read_blocks, scale, temperature_of
 
 GOLDEN, FIRST = tl.constexpr(0x9E3779B97F4A7C15), tl.constexpr(0xBF58476D1CE4E5B9)
 SECOND, PURPOSES = tl.constexpr(0x94D049BB133111EB), tl.constexpr(16)
@@ -17,83 +20,59 @@ SECOND, PURPOSES = tl.constexpr(0x94D049BB133111EB), tl.constexpr(16)
 
 @triton.jit
 def weigh_blocks(
-    logits, temperatures, parts_out, blocks_out, stride, V: tl.constexpr, OVERLAP: tl.constexpr, BLOCK: tl.constexpr,
+    logits, temperatures, of_blocks, stride, V: tl.constexpr, OVERLAP: tl.constexpr, BLOCK: tl.constexpr,
     TILE: tl.constexpr,
 ):  # fmt: skip
-    """blocks_out [2, L, parts * TILE]: highest logit and weight of each block of BLOCK tokens.
+    """of_blocks [3, L, parts * TILE]: highest logit of each block of BLOCK tokens, and the weight relative to it.
 
-    parts_out [3, L, parts]: of each TILE blocks the highest logit, NaN where any is, the weight relative to it, and the
-    least of the blocks' highest.
+    A weight is NaN where any logit is. The third plane is left for `draw_tokens`.
     """
     take_turn(OVERLAP)
-    row, part, parts = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
+    row, part, blocks = tl.program_id(0), tl.program_id(1), tl.num_programs(1) * TILE
     block = part * TILE + tl.arange(0, TILE)
     token = block[:, None] * BLOCK + in_fours(BLOCK)[None, :]
     x = tl.load(logits + row.to(tl.int64) * stride + token, token < V, other=float("-inf")).to(tl.float32)
     top, inverse = tl.max(x, 1), 1.0 / temperature_of(temperatures, row)
-    weight = tl.sum(tl.exp((x - finite(top)[:, None]) * inverse), 1)
-    peak = tl.max(top, 0)
-    out, plane = blocks_out + row * parts * TILE + block, tl.num_programs(0) * parts
+    out = of_blocks + row * blocks + block
     tl.store(out, top)
-    tl.store(out + plane * TILE, weight)
-    broken = tl.max(tl.max((x != x).to(tl.int32), 1), 0) > 0
-    out = parts_out + row * parts + part
-    tl.store(out, tl.where(broken, float("nan"), peak))
-    tl.store(out + plane, tl.sum(weight * tl.exp((top - finite(peak)) * inverse), 0))
-    tl.store(out + 2 * plane, tl.min(tl.where(block * BLOCK < V, top, float("inf")), 0))
+    tl.store(out + tl.num_programs(0) * blocks, tl.sum(tl.exp((x - finite(top)[:, None]) * inverse), 1))
 
 
-@triton.jit
-def weigh_kept(
-    logits, temperatures, min_ps, floors, of_parts, blocks_out, stride, parts, V: tl.constexpr, OVERLAP: tl.constexpr,
-    PARTS: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr,
+@triton.jit(do_not_specialize=["blocks"])
+def draw_tokens(
+    logits, temperatures, top_ks, top_ps, min_ps, of_blocks, places, lists, numbers, keys, positions, ids, highest_out,
+    rows, newest, stride, blocks, V: tl.constexpr, OVERLAP: tl.constexpr, TAKE: tl.constexpr, BLOCK: tl.constexpr,
+    BLOCKS: tl.constexpr, TILE: tl.constexpr, ROOM: tl.constexpr, LEVELS: tl.constexpr, SHIFT: tl.constexpr,
 ):  # fmt: skip
-    """The weights of blocks again, without tokens below a row's floor: that of `floors`, if any, or of min_p."""
-    take_turn(OVERLAP)
-    row, part = tl.program_id(0), tl.program_id(1)
-    floor = tl.log(tl.load(min_ps + row)) if floors is None else tl.load(floors + row)
-    if floor > float("-inf"):
-        highest, _ = peak_of(of_parts + row * parts, parts, PARTS)
-        temperature = temperature_of(temperatures, row)
-        block = part * TILE + tl.arange(0, TILE)
-        out = blocks_out + row * parts * TILE + block
-        top = tl.load(out)
-        kept = scale(top, highest, temperature) >= floor
-        weight = tl.zeros_like(top)
-        if tl.max(kept.to(tl.int32), 0) > 0:
-            token = block[:, None] * BLOCK + in_fours(BLOCK)[None, :]
-            line, there = logits + row.to(tl.int64) * stride, (token < V) & kept[:, None]
-            x = tl.load(line + token, there, other=float("-inf")).to(tl.float32)
-            weights = tl.exp((x - finite(top)[:, None]) * (1.0 / temperature))
-            weight = tl.sum(tl.where(scale(x, highest, temperature) >= floor, weights, 0.0), 1)
-        tl.store(out + tl.num_programs(0) * parts * TILE, tl.where(kept, weight, 0.0))
-
-
-@triton.jit
-def draw_block(
-    logits, of_parts, of_blocks, temperatures, min_ps, floors, numbers, keys, positions, ids, highest_out, rows, newest,
-    stride, parts, V: tl.constexpr, OVERLAP: tl.constexpr, TAKE: tl.constexpr, PARTS: tl.constexpr,
-    BLOCK: tl.constexpr, BLOCKS: tl.constexpr, TILE: tl.constexpr,
-):  # fmt: skip
-    """ids [L] int64 and highest [L] out of the weights of blocks.
+    """ids [L] int64 and highest [L]; `places` [2, L, blocks] and `lists` [L, ROOM] are scratch.
 
     With TAKE the numbers are those of `keys` at `positions`, and ids are noted, see `note`.
     """
     take_turn(OVERLAP)
     row, block = tl.program_id(0), tl.arange(0, BLOCKS)
-    highest, broken = peak_of(of_parts + row * parts, parts, PARTS)
-    temperature = temperature_of(temperatures, row)
-    floor = tl.log(tl.load(min_ps + row)) if floors is None else tl.load(floors + row)
-    if TAKE:
-        one, two = uniforms(tl.load(keys + row), tl.load(positions + row))
+    line, temperature = logits + row.to(tl.int64) * stride, temperature_of(temperatures, row)
+    tops, plane = of_blocks + row * blocks, tl.num_programs(0) * blocks
+    top = tl.load(tops + block, block < blocks, other=float("-inf"))
+    weight = tl.load(tops + plane + block, block < blocks, other=0.0)
+    highest, broken = tl.max(top, 0), tl.max((weight != weight).to(tl.int32), 0) > 0
+    mass = weight * tl.exp(scale(top, finite(highest), temperature))
+    top_k, top_p, floor = tl.load(top_ks + row), tl.load(top_ps + row), tl.log(tl.load(min_ps + row))
+    place, listed = places + row * blocks, lists + row * ROOM
+    if (top_k > 0) | (top_p < 1.0):
+        floor = find_floor(
+            line, top, mass, place, listed, top_k, top_p, floor, highest, temperature, V, BLOCK, TILE, ROOM, LEVELS,
+            SHIFT,
+        )  # fmt: skip
+    place += plane
+    one, two = _numbers(row, numbers, keys, positions, TAKE)
+    if floor > float("-inf"):
+        kept = _weigh_kept(line, top, tops + 2 * plane, place, floor, highest, temperature, V, BLOCK, TILE)
+        at = passed_at(tl.load(tops + 2 * plane + block, block < kept, other=0.0), one)
+        at = tl.load(place + at, at < kept, other=0)
     else:
-        one, two = tl.load(numbers + row * 2), tl.load(numbers + row * 2 + 1)
-    top = tl.load(of_blocks + row * parts * TILE + block, block < parts * TILE, other=float("-inf"))
-    plane = tl.num_programs(0) * parts * TILE
-    weights = tl.load(of_blocks + plane + row * parts * TILE + block, block < parts * TILE, other=0.0)
-    at = passed_at(weights * tl.exp(scale(top, highest, temperature)), one)
+        at = passed_at(mass, one)
     token = at * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(logits + row.to(tl.int64) * stride + token, token < V, other=float("-inf")).to(tl.float32)
+    x = tl.load(line + token, token < V, other=float("-inf")).to(tl.float32)
     scaled = scale(x, highest, temperature)
     token = at * BLOCK + passed_at(tl.where(scaled >= floor, tl.exp(scaled), 0.0), two)
     highest = tl.where(broken, float("nan"), highest)
@@ -105,35 +84,28 @@ def draw_block(
 
 
 @triton.jit
-def temperature_of(temperatures, row):
-    """A row's temperature, as anychip.sample.choose.scale takes it."""
-    return tl.maximum(tl.load(temperatures + row), 1e-10)
+def _weigh_kept(
+    line, top, masses, place, floor, highest, temperature, V: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr
+):
+    """How many blocks have a token at or above a floor; `place` and `masses` of them hold which, and what is kept."""
+    count = list_blocks(place, scale(top, highest, temperature) >= floor)
+    for start in range(0, count, TILE):
+        index = start + tl.arange(0, TILE)
+        x = read_blocks(line, place, index, count, V, BLOCK)
+        scaled = scale(x, highest, temperature)
+        tl.store(masses + index, tl.sum(tl.where(scaled >= floor, tl.exp(scaled), 0.0), 1), index < count)
+    tl.debug_barrier()  # each thread now reads what others wrote
+    return count
 
 
 @triton.jit
-def scale(x, highest, temperature):
-    """Logits over temperature, the highest being 0; the same everywhere, so that equal ones compare equal."""
-    return tl.div_rn(x - highest, temperature + tl.zeros_like(x))
-
-
-@triton.jit
-def finite(x):
-    """What weights are relative to: not what is infinite."""
-    return tl.where(tl.abs(x) == float("inf"), 0.0, x)
-
-
-@triton.jit
-def in_fours(COUNT: tl.constexpr):
-    """Indices of which the compiler knows only that four are neighbours: it then adds in one order for all types."""
-    return tl.max_contiguous(tl.arange(0, COUNT), 4)
-
-
-@triton.jit
-def peak_of(peaks, parts, PARTS: tl.constexpr):
-    """The highest of a row's peaks, and whether any is no number."""
-    part = tl.arange(0, PARTS)
-    x = tl.load(peaks + part, part < parts, other=float("-inf"))
-    return tl.max(tl.where(x == x, x, float("-inf")), 0), tl.max((x != x).to(tl.int32), 0) > 0
+def _numbers(row, numbers, keys, positions, TAKE: tl.constexpr):
+    """The row's two numbers: given ones, or with TAKE those of its stream."""
+    if TAKE:
+        one, two = uniforms(tl.load(keys + row), tl.load(positions + row))
+    else:
+        one, two = tl.load(numbers + row * 2), tl.load(numbers + row * 2 + 1)
+    return one, two
 
 
 @triton.jit

@@ -1,185 +1,129 @@
-"""Where top-k and top-p cut a row, exactly and without sorting, in three programs.
+"""Where top-k and top-p cut a row, exactly and without sorting.
 
-Parts of the vocabulary measure how much lies at or above each of a few levels; what lies between the two levels around
-the cut is collected in a list, in any order; and the list is searched. Tokens count 1 for top-k and their weight for
-top-p. What is added up over the list are integers, so that its order says nothing.
+What is known of blocks bounds the cut from below: k blocks that have a token at or above a level, and tokens below one
+that weigh too little to matter. The logits at or above that bound are listed, in the order of the vocabulary, and the
+list is searched. Where it would be too long, what lies at or above a few levels is measured first, and only what lies
+between two of them is listed. Tokens count 1 for top-k and their weight for top-p.
 """
 
 import triton
 import triton.language as tl
 
-from anychip.triton.programs.draw import finite, in_fours, peak_of, scale, temperature_of
-from anychip.triton.programs.order import take_turn
+from anychip.triton.programs.scaled import list_blocks, read_blocks, scale
 
+STEPS = tl.constexpr(12)
+"""Halvings of the bound."""
 LOWEST = tl.constexpr(-104.0)
 """Below this a weight is 0 in float32."""
-UNIT = tl.constexpr(1099511627776.0)
-"""2**40: integers in which the weight of the highest logit is measured."""
 
 
 @triton.jit
-def measure_levels(
-    logits, temperatures, top_ks, top_ps, min_ps, of_parts, amounts, of_rows, counters, stride, parts,
-    V: tl.constexpr, OVERLAP: tl.constexpr, PARTS: tl.constexpr, PART: tl.constexpr, SHARE: tl.constexpr,
-    BLOCK: tl.constexpr, LEVELS: tl.constexpr,
+def find_floor(
+    line, top, mass, place, listed, top_k, top_p, floor, highest, temperature, V: tl.constexpr, BLOCK: tl.constexpr,
+    TILE: tl.constexpr, ROOM: tl.constexpr, LEVELS: tl.constexpr, SHIFT: tl.constexpr,
 ):  # fmt: skip
-    """amounts [L, shares, LEVELS]: what lies at or above each level in each share of SHARE tokens.
-
-    The levels are even steps down to of_rows[1] [L], and at last everything. `counters` [L] are set to 0.
-    """
-    take_turn(OVERLAP)
-    row, share, shares = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
-    top_k, top_p = tl.load(top_ks + row), tl.load(top_ps + row)
-    if (top_k > 0) | (top_p < 1.0):
-        temperature, plane = temperature_of(temperatures, row), tl.num_programs(0) * parts
-        inverse = 1.0 / temperature
-        highest, _ = peak_of(of_parts + row * parts, parts, PARTS)
-        lowest = _lowest_level(of_parts + row * parts, plane, parts, top_k, top_p, highest, inverse, V, PARTS, BLOCK)
-        if share == 0:
-            tl.store(of_rows + tl.num_programs(0) + row, lowest)
-            tl.store(counters + row, 0)
-        min_p = tl.load(min_ps + row)
-        part = share * (SHARE // PART) + tl.arange(0, SHARE // PART)
-        peaks = tl.load(of_parts + row * parts + part, part < parts, other=float("-inf"))
-        near = tl.max(peaks, 0) >= _level(lowest, LEVELS - 2, highest, temperature, LEVELS)
-        out, token = amounts + (row * shares + share) * LEVELS, share * SHARE + in_fours(SHARE)
-        if near | (min_p > 0.0):
-            x = tl.load(logits + row.to(tl.int64) * stride + token, token < V, other=float("-inf")).to(tl.float32)
-            amount = tl.exp((x - finite(highest)) * inverse)
-            if top_k > 0:
-                amount = (token < V).to(tl.float32)
-            elif min_p > 0.0:
-                amount = tl.where(scale(x, highest, temperature) >= tl.log(min_p), amount, 0.0)
-            for index in tl.static_range(LEVELS - 1):
-                level = _level(lowest, index, highest, temperature, LEVELS)
-                tl.store(out + index, tl.sum(tl.where(x >= level, amount, 0.0), 0))
-            tl.store(out + LEVELS - 1, tl.sum(amount, 0))
-        else:
-            weights = tl.load(of_parts + plane + row * parts + part, part < parts, other=0.0)
-            everything = tl.sum(weights * tl.exp((peaks - finite(highest)) * inverse), 0)
-            if top_k > 0:
-                everything = tl.minimum(V - share * SHARE, SHARE).to(tl.float32)
-            index = tl.arange(0, LEVELS)
-            tl.store(out + index, tl.where(index == LEVELS - 1, everything, 0.0))
-
-
-@triton.jit
-def collect_between(
-    logits, temperatures, top_ks, top_ps, of_parts, amounts, of_rows, counters, lists, stride, parts,
-    V: tl.constexpr, OVERLAP: tl.constexpr, PARTS: tl.constexpr, PART: tl.constexpr, SHARE: tl.constexpr,
-    SHARES: tl.constexpr, LEVELS: tl.constexpr, ROOM: tl.constexpr,
-):  # fmt: skip
-    """lists [L, ROOM]: the logits between the levels around the cut, with top-k all above the lower one.
-
-    of_rows[2:6] [L]: the lower and the upper level, what lies above that, and how much is wanted. `counters` [L]: how
-    many are listed; where they are more than ROOM, not all are.
-    """
-    take_turn(OVERLAP)
-    row, share, shares = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
-    top_k, top_p = tl.load(top_ks + row), tl.load(top_ps + row)
-    if (top_k > 0) | (top_p < 1.0):
-        temperature, rows = temperature_of(temperatures, row), tl.num_programs(0)
-        lowest = tl.load(of_rows + rows + row)
-        highest, _ = peak_of(of_parts + row * parts, parts, PARTS)
-        each, index = tl.arange(0, SHARES)[:, None], tl.arange(0, LEVELS)
-        measured = tl.load(amounts + (row * shares + each) * LEVELS + index[None, :], each < shares, other=0.0)
-        above = tl.sum(measured, 0)
-        wanted = tl.where(top_k > 0, tl.minimum(top_k, V).to(tl.float32), top_p * tl.max(above, 0))
-        at = tl.min(tl.where(above >= wanted, index, LEVELS - 1), 0)
-        low = _level(lowest, at, highest, temperature, LEVELS)
-        high = _level(lowest, at - 1, highest, temperature, LEVELS)
-        whole = (top_k > 0) | (at == 0)
-        high = tl.where(whole, float("inf"), high)
-        if share == 0:
-            out = of_rows + 2 * rows + row
-            tl.store(out, low)
-            tl.store(out + rows, high)
-            tl.store(out + 2 * rows, tl.where(whole, 0.0, tl.sum(tl.where(index == at - 1, above, 0.0), 0)))
-            tl.store(out + 3 * rows, wanted)
-        part = share * (SHARE // PART) + tl.arange(0, SHARE // PART)
-        peaks = tl.load(of_parts + row * parts + part, part < parts, other=float("-inf"))
-        if tl.max(peaks, 0) >= low:
-            token = share * SHARE + tl.arange(0, SHARE)
-            x = tl.load(logits + row.to(tl.int64) * stride + token, token < V, other=float("-inf")).to(tl.float32)
-            between = ((x >= low) & (x < high) & (x > float("-inf"))).to(tl.int32)
-            place = tl.cumsum(between, 0)
-            count = tl.max(place, 0)
-            if count > 0:
-                place += tl.atomic_add(counters + row, count) - 1
-                tl.store(lists + row * ROOM + place, x, (between > 0) & (place < ROOM))
-
-
-@triton.jit
-def find_floors(
-    logits, temperatures, top_ks, top_ps, min_ps, of_parts, of_rows, counters, lists, stride, parts,
-    V: tl.constexpr, OVERLAP: tl.constexpr, PARTS: tl.constexpr, ROOM: tl.constexpr, LANES: tl.constexpr,
-    SHIFT: tl.constexpr,
-):  # fmt: skip
-    """of_rows[0] [L]: the lowest scaled logit that is kept. A list that was too long is searched in the row itself."""
-    take_turn(OVERLAP)
-    row = tl.program_id(0)
-    top_k, top_p = tl.load(top_ks + row), tl.load(top_ps + row)
-    floor = tl.log(tl.load(min_ps + row))
-    if (top_k > 0) | (top_p < 1.0):
-        temperature = temperature_of(temperatures, row)
-        highest, _ = peak_of(of_parts + row * parts, parts, PARTS)
-        count = tl.load(counters + row)
-        listed, line = lists + row * ROOM, logits + row.to(tl.int64) * stride
-        if count <= ROOM:
-            floor = _cut(listed, count, 1, top_k, top_p, floor, of_rows + row, highest, temperature, LANES, SHIFT)
-        else:
-            floor = _cut(line, V, 0, top_k, top_p, floor, of_rows + row, highest, temperature, LANES, SHIFT)
-    tl.store(of_rows + row, floor)
-
-
-@triton.jit
-def _lowest_level(
-    of_parts, plane, parts, top_k, top_p, highest, inverse, V: tl.constexpr, PARTS: tl.constexpr, BLOCK: tl.constexpr
-):
-    """A scaled logit at or below the cut.
-
-    Each block has a token at or above the least of their highest. And the tokens below a level can weigh no more than
-    all of them at that level.
-    """
-    part = tl.arange(0, PARTS)
-    there = part < parts
-    if top_k > 0:
-        least = tl.min(tl.load(of_parts + 2 * plane + part, there, other=float("inf")), 0)
-        lowest = tl.where((top_k <= V // BLOCK) & (least > float("-inf")), (least - highest) * inverse - 0.01, LOWEST)
+    """The lowest scaled logit that is kept, given that of min_p. top and mass [blocks]."""
+    whole = (top_k > 0) | (floor > float("-inf"))  # what top-p takes its share of is known when the list is there
+    low = _bound(top, mass, top_k, top_p, floor, highest, temperature, V, BLOCK)
+    high, above = tl.full((), float("inf"), tl.float32), tl.full((), 0.0, tl.float32)
+    wanted = tl.where(whole, -1.0, top_p * tl.sum(mass, 0))
+    blocks = list_blocks(place, (top >= low) & (top > float("-inf")))
+    count = _list_between(line, place, blocks, listed, low, high, V, BLOCK, TILE, ROOM)
+    if count > ROOM:
+        low, high, above, wanted = _measure(
+            line, place, blocks, low, top_k, top_p, floor, wanted, highest, temperature, V, BLOCK, TILE, LEVELS
+        )
+        count = _list_between(line, place, blocks, listed, low, high, V, BLOCK, TILE, ROOM)
+    lowest, most = _key(low, SHIFT).to(tl.int64), _key(tl.minimum(high, highest), SHIFT).to(tl.int64)
+    LANES: tl.constexpr = TILE * BLOCK // 2
+    if count <= ROOM:
+        wanted -= above
+        floor = _cut(listed, count, lowest, most, top_k, top_p, wanted, floor, highest, temperature, LANES, SHIFT)
     else:
-        peaks = tl.load(of_parts + part, there, other=float("-inf"))
-        weights = tl.load(of_parts + plane + part, there, other=0.0) * tl.exp((peaks - finite(highest)) * inverse)
-        lowest = tl.maximum(tl.log((1.0 - top_p) * tl.sum(weights, 0) * (1.0 / V)) - 0.01, LOWEST)
-    return tl.where(lowest < 0.0, lowest, LOWEST)
+        floor = _cut(line, V, lowest, most, top_k, top_p, wanted, floor, highest, temperature, LANES, SHIFT)
+    return floor
 
 
 @triton.jit
-def _level(lowest, index, highest, temperature, LEVELS: tl.constexpr):
-    """A level as a logit; the last is below everything."""
-    step = lowest * (1.0 / (LEVELS - 1))
-    return tl.where(index == LEVELS - 1, float("-inf"), highest + step * (index + 1) * temperature)
+def _bound(top, mass, top_k, top_p, floor, highest, temperature, V: tl.constexpr, BLOCK: tl.constexpr):
+    """A logit at or below the cut."""
+    inverse, low, high = 1.0 / temperature, tl.full((), float("-inf"), tl.float32), highest
+    if top_k > 0:
+        exists = tl.arange(0, top.shape[0]) * BLOCK < V
+        low = tl.where(top_k <= V // BLOCK, tl.min(tl.where(exists, top, float("inf")), 0), low)
+        for _ in range(STEPS):
+            middle = 0.5 * (low + high)
+            enough = tl.sum((top >= middle).to(tl.int32), 0) >= top_k
+            low, high = tl.where(enough, middle, low), tl.where(enough, high, middle)
+    elif floor == float("-inf"):
+        total = tl.sum(mass, 0)
+        rest = tl.maximum(mass - tl.exp(scale(top, highest, temperature)), 0.0)
+        spare = (1.0 - top_p) * total
+        low = highest + temperature * tl.maximum(tl.log(spare * (1.0 / V)) - 0.01, LOWEST)
+        for _ in range(STEPS):
+            middle = 0.5 * (low + high)
+            most = (BLOCK - 1) * tl.exp((middle - highest) * inverse)
+            below = tl.sum(tl.where(top < middle, mass, tl.minimum(rest, most)), 0)
+            enough = below + 1e-5 * total <= spare
+            low, high = tl.where(enough, middle, low), tl.where(enough, high, middle)
+    least = highest + floor * temperature
+    return tl.maximum(low, least - 1e-5 * (tl.abs(highest) + tl.abs(least)))
+
+
+@triton.jit
+def _list_between(
+    line, place, blocks, listed, low, high, V: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr, ROOM: tl.constexpr
+):
+    """List the logits from `low` to less than `high`; how many there are, those included that found no room."""
+    count = 0
+    for start in range(0, blocks, TILE):
+        x = tl.reshape(read_blocks(line, place, start + tl.arange(0, TILE), blocks, V, BLOCK), (TILE * BLOCK,))
+        between = (x >= low) & (x < high) & (x > float("-inf"))
+        index = tl.cumsum(between.to(tl.int32), 0)
+        tl.store(listed + count + index - 1, x, between & (count + index <= ROOM))
+        count += tl.max(index, 0)
+    tl.debug_barrier()  # each thread now reads what others wrote
+    return count
+
+
+@triton.jit
+def _measure(
+    line, place, blocks, low, top_k, top_p, floor, wanted, highest, temperature, V: tl.constexpr, BLOCK: tl.constexpr,
+    TILE: tl.constexpr, LEVELS: tl.constexpr,
+):  # fmt: skip
+    """The two levels around the cut, what lies above the upper one, and how much is wanted. With top-k no upper one."""
+    step = (highest - tl.maximum(low, highest + LOWEST * temperature)) * (1.0 / (LEVELS - 1))
+    index = tl.arange(0, LEVELS)
+    level = tl.where(index == LEVELS - 1, low, highest - step * (index + 1))
+    amounts = tl.zeros((LEVELS,), tl.float32)
+    HALF: tl.constexpr = TILE // 2  # of what fits registers where nothing is compared with many levels
+    for start in range(0, blocks, HALF):
+        x = tl.reshape(read_blocks(line, place, start + tl.arange(0, HALF), blocks, V, BLOCK), (HALF * BLOCK,))
+        amount = _amount(x, top_k == 0, floor, highest, temperature)
+        amounts += tl.sum(tl.where(x[:, None] >= level[None, :], amount[:, None], 0.0), 0)
+    share = tl.where(wanted < 0.0, top_p * tl.max(amounts, 0), wanted)
+    wanted = tl.where(top_k > 0, -1.0, share)
+    at = tl.min(tl.where(amounts >= tl.where(top_k > 0, top_k.to(tl.float32), share), index, LEVELS - 1), 0)
+    inside = (top_k == 0) & (at > 0)
+    above = tl.sum(tl.where((index == at - 1) & inside, amounts, 0.0), 0)
+    high = tl.where(inside, tl.sum(tl.where(index == at - 1, level, 0.0), 0), float("inf"))
+    low = tl.max(tl.where(index == at, level, float("-inf")), 0)
+    return low, high, above, wanted
 
 
 @triton.jit
 def _cut(
-    line, count, LISTED: tl.constexpr, top_k, top_p, floor, of_row, highest, temperature, LANES: tl.constexpr,
-    SHIFT: tl.constexpr,
-):  # fmt: skip
+    line, count, low, high, top_k, top_p, wanted, floor, highest, temperature, LANES: tl.constexpr, SHIFT: tl.constexpr
+):
     """The floor by top-k, then by top-p of what that leaves, over `count` logits that hold the cut."""
-    rows = tl.num_programs(0)
-    low, high, wanted = tl.load(of_row + 2 * rows), tl.load(of_row + 3 * rows), tl.load(of_row + 5 * rows)
-    lowest = _key(low, SHIFT).to(tl.int64)
-    most = _key(tl.minimum(high, highest), SHIFT).to(tl.int64)
     if top_k > 0:
-        key = _search(line, count, lowest, most, wanted.to(tl.int64), floor, highest, temperature, False, LANES, SHIFT)
-        floor = tl.maximum(floor, scale(_logit(key, SHIFT), highest, temperature))
-        lowest = key
+        goal = tl.minimum(top_k, count).to(tl.float32)
+        low = _search(line, count, low, high, goal, floor, highest, temperature, False, LANES, SHIFT)
+        floor = tl.maximum(floor, scale(_logit(low, SHIFT), highest, temperature))
     if top_p < 1.0:
-        if top_k > 0:
-            goal = top_p * _weight(line, count, floor, highest, temperature, LANES).to(tl.float32)
-        else:
-            goal = (wanted - tl.load(of_row + 4 * rows) * LISTED) * UNIT
-        key = _search(line, count, lowest, most, goal.to(tl.int64), floor, highest, temperature, True, LANES, SHIFT)
+        if wanted < 0.0:
+            wanted = top_p * _weight(line, count, floor, highest, temperature, LANES)
+        key = _search(line, count, low, high, wanted, floor, highest, temperature, True, LANES, SHIFT)
         floor = tl.maximum(floor, scale(_logit(key, SHIFT), highest, temperature))
     return floor
 
@@ -194,14 +138,14 @@ def _search(
     while low < high:
         quarter = (high - low + 3) // 4
         one, two, three = low + quarter, tl.minimum(low + 2 * quarter, high), tl.minimum(low + 3 * quarter, high)
-        first, second, third = (tl.zeros((LANES,), tl.int64),) * 3
+        first, second, third = (tl.zeros((LANES,), tl.float32),) * 3
         for start in range(0, count, LANES):
             x = tl.load(line + start + lanes, start + lanes < count, other=float("-inf")).to(tl.float32)
-            amount = _units(x, floor, highest, temperature) if WEIGHED else (start + lanes < count).to(tl.int64)
+            amount = _amount(x, WEIGHED, floor, highest, temperature)
             key = _key(x, SHIFT).to(tl.int64)
-            first += tl.where(key >= one, amount, 0)
-            second += tl.where(key >= two, amount, 0)
-            third += tl.where(key >= three, amount, 0)
+            first += tl.where(key >= one, amount, 0.0)
+            second += tl.where(key >= two, amount, 0.0)
+            third += tl.where(key >= three, amount, 0.0)
         if tl.sum(third, 0) >= goal:
             low = three
         elif tl.sum(second, 0) >= goal:
@@ -217,18 +161,19 @@ def _search(
 def _weight(line, count, floor, highest, temperature, LANES: tl.constexpr):
     """What a list weighs."""
     lanes = tl.arange(0, LANES)
-    sums = tl.zeros((LANES,), tl.int64)
+    sums = tl.zeros((LANES,), tl.float32)
     for start in range(0, count, LANES):
         x = tl.load(line + start + lanes, start + lanes < count, other=float("-inf")).to(tl.float32)
-        sums += _units(x, floor, highest, temperature)
+        sums += _amount(x, True, floor, highest, temperature)
     return tl.sum(sums, 0)
 
 
 @triton.jit
-def _units(x, floor, highest, temperature):
-    """Weights in units, 0 below a floor."""
+def _amount(x, weighed, floor, highest, temperature):
+    """What a token counts: its weight, which is 0 below a floor, or 1."""
     scaled = scale(x, highest, temperature)
-    return (tl.where(scaled >= floor, tl.exp(scaled), 0.0) * UNIT).to(tl.int64)
+    weights = tl.where(scaled >= floor, tl.exp(scaled), 0.0)
+    return tl.where(weighed, weights, tl.where(x > float("-inf"), 1.0, 0.0))
 
 
 @triton.jit
