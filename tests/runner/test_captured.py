@@ -208,6 +208,9 @@ def test_shapes_share_what_they_read_and_leave():
     assert len({computed.selected.data_ptr() for computed in left}) == 1
     assert len({computed.inputs.token_ids.data_ptr() for computed in left}) == 1
     assert len({computed.inputs.groups[0].block_table.data_ptr() for computed in left}) == 1
+    others = platform.steps.others(lambda step: step, Sizes(single=(3,)))
+    with torch.inference_mode():
+        assert others(made, False).selected.data_ptr() == left[0].selected.data_ptr()
 
 
 @pytest.mark.parametrize("rows", [1, 3])

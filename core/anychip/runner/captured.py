@@ -44,7 +44,9 @@ class CapturedSteps:
         capture: Capture,
         otherwise: RunBatch,
         sizes: Sizes,
+        room: Room | None = None,
     ) -> None:
+        """`room` is that of steps at least as large."""
         self.otherwise = otherwise
         self.buckets: dict[Shape, Bucket] = {}
         """Those captured so far, each when first needed."""
@@ -53,12 +55,15 @@ class CapturedSteps:
         beside = max((0, *sizes.beside))
         rows = max((0, *sizes.single, *(beside + count for count in sizes.rows)))
         tokens = max((rows, *(beside + count for count in sizes.tokens)))
-        self._room = Room(tokens, rows, plan, device)
+        self._room = room or Room(tokens, rows, plan, device)
 
     def others(self, around: Callable[[Forward], Forward], sizes: Sizes) -> CapturedSteps:
-        """Steps of another kind, captured beside these: what `around` makes of their step."""
-        step = around(self._step)
-        return CapturedSteps(step, self._plan, self._device, self._send, self._capture, self.otherwise, sizes)
+        """Steps of another kind, captured beside these: what `around` makes of their step, in sizes that these have.
+
+        They share what they read and leave, as they never run at the same time.
+        """
+        step, plan, device = around(self._step), self._plan, self._device
+        return CapturedSteps(step, plan, device, self._send, self._capture, self.otherwise, sizes, self._room)
 
     def __call__(self, batch: Batch, greedy: bool) -> Computed:
         """See `RunBatch`."""
