@@ -24,8 +24,11 @@ def settle_keys() -> None:
     """Work out the key of each program, by which its compiled form is found on the disk.
 
     Triton adds a called function's constants to the caller's key only where the key of that function is known already.
-    So without this the keys depend on what was launched first, and programs are compiled again for nothing.
+    So without this the keys depend on what was launched first, and programs are compiled again for nothing. What is
+    interpreted has no key.
     """
+    if triton.knobs.runtime.interpret:
+        return
     for module in program_modules():
         found = vars(importlib.import_module(module))
         for name in sorted(name for name, value in found.items() if isinstance(value, JITFunction)):
