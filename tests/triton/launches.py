@@ -19,7 +19,7 @@ from anychip.triton.attention import Attention
 from anychip.triton.chip import Chip
 from anychip.triton.packing import FORMATS, prepare_codes
 from anychip.triton.peers import PeerMemory, add_peers
-from anychip.triton.plan import CROWD
+from anychip.triton.plan import CROWD, key_slots
 from anychip.triton.provider import TritonKernels
 from anychip.triton.rotary import Heads
 from anychip.weights.quantize import quantize
@@ -76,12 +76,16 @@ def attend(target: str, dim: int, cache_type: str = "auto") -> None:
     ops.kv_write(k, k, cache, plan)
     heads = Heads(chip(target))
     heads.prepare(q, k, k, q[0, 0], k[0, 0], 1e-5, inputs.positions, table, cache, plan, torch.empty_like(k))
-    heads.read(cache, plan.slots, 256, q.dtype)
+    slots = key_slots(inputs.query_start, inputs.block_table, tokens, 16, chip(target))
+    heads.read(cache, slots, 256, q.dtype)
     ops.paged_attention(q, cache, plan, 0.1, 30.0, q[0, :, 0].contiguous())
     ops.paged_attention(q, cache, plan, 0.1)
     for processors in (1, 132):  # large and small tiles
         attention = Attention(replace(chip(target, processors), overlap=False), 32, torch.bfloat16)
         attention.paged_attention(q[CROWD:], cache, attention.plan_attention(few, layer, 16), 0.1)
+        large = ops.new_cache(layer, blocks, 64, "cpu")  # whose pages chips may copy by themselves
+        attention.paged_attention(q[CROWD:], large, attention.plan_attention(few, layer, 64), 0.1)
+    ops.paged_attention(q, large, ops.plan_attention(inputs, layer, 64), 0.1, 30.0, q[0, :, 0].contiguous())
 
 
 def attend_float32(target: str, dim: int) -> None:

@@ -29,6 +29,7 @@ from anychip.triton.chip import Chip
 from anychip.triton.provider import TritonKernels
 from anychip.triton.rotary import Heads
 from anychip.triton.sampling import Sampling
+from anychip.triton.tuning import Tile, Tuning
 from anychip.weights.weight import Weight
 from anychip_cuda.chips import H200
 from anychip_rocm.chips import CHIPS
@@ -43,6 +44,8 @@ SLOW_OPS = ("rope", "norm_linear", "gated_mlp", "kv_write", "qk_norm_rope_kv_wri
 RAGGED = ((700, 1), (3, 1), (64, 1), (0, 1), (511, 1), (5, 70), (300, 9), (0, 2))
 """Contexts of one and of several pieces, queries of one and of several tiles."""
 TOLERANCE = {"float32": 3e-6, "float16": 2e-3}
+COPIES = Chip(PROCESSORS, tuning=Tuning(copied_small=Tile(32, 16, 4, 2)), descriptors=True)
+"""With tiles that fit small pages."""
 
 
 class Subject:
@@ -116,6 +119,22 @@ class Step:
 def test_tiles_of_other_chips_give_the_same(name: str, cache: str) -> None:
     step = Step("float16", softcap=3.0, cache=cache)
     assert step.error(chip=CHIPS[name].chip(PROCESSORS)) < TOLERANCE["float16"]
+
+
+@pytest.mark.parametrize(
+    ("page", "options"), [(16, {}), (32, {"window": 100}), (32, {"softcap": 3.0, "sinks": True})], ids=str
+)
+def test_a_chip_may_copy_parts_of_pages_by_itself(page: int, options: dict[str, Any]) -> None:
+    step = Step("float16", page=page, **options)
+    nobodys = torch.ones(step.blocks * page, dtype=torch.bool)
+    for row, length in zip(step.inputs.block_table, step.inputs.host_seq_lens.tolist(), strict=True):
+        places = torch.arange(length)
+        nobodys[row[places // page] * page + places % page] = False
+    step.k[nobodys], step.v[nobodys] = float("nan"), float("nan")
+    assert step.error(chip=COPIES) < TOLERANCE["float16"]
+    moved, last = step.inputs.block_table.clone(), 309 // page - 1
+    moved[6, last] = moved[6, last - 1]
+    assert step.error(replace(step.inputs, block_table=moved), COPIES) > 10 * TOLERANCE["float16"]
 
 
 def representable(values: torch.Tensor) -> torch.Tensor:

@@ -49,7 +49,11 @@ def test_whole_steps_compile_and_fit(target: str, model: dict[str, Any], options
     assert words[:2] == ["weights", "start"]
     assert "8000 tokens in 1 rows" in words
     found = list(compiled())
-    assert {"attend_contexts", "attend_queries", "draw_tokens"} <= {each.name for each in found}
+    names = {each.name for each in found}
+    assert {"attend_contexts", "draw_tokens"} <= names
+    copies = target in {"sm_90", "sm_100"} and "kv_cache_dtype" not in options
+    assert ({"attend_pages"} if copies else {"attend_queries"}) <= names
+    assert ("attend_grouped" in names) == (copies and target == "sm_90")
     assert [each.name for each in found if each.shared > SHARED[target]] == []
 
 
@@ -75,7 +79,7 @@ def test_a_launch_that_does_not_fit_fails() -> None:
     """Negative control: tiles too large for the device's shared memory."""
     use("sm_90")
     given = work("sm_90", QWEN)
-    tuning = replace(given.chip.tuning, query_large=replace(given.chip.tuning.query_large, keys=512))
+    tuning = replace(given.chip.tuning, copied_small=replace(given.chip.tuning.copied_small, stages=9))
     with pytest.raises(triton.OutOfResources):
         run(replace(given, chip=replace(given.chip, tuning=tuning)))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -11,27 +10,11 @@ from anychip.ops.attention import AttentionInputs
 from anychip.plugin.contract import KVSpec
 from anychip.triton.cache import PagedCache
 from anychip.triton.chip import Chip
-from anychip.triton.plan import UNIT, Contexts, PagedPlan, Queries, make_plan
+from anychip.triton.plan import UNIT, Contexts, PagedPlan, make_plan
 from anychip.triton.programs.contexts import attend_contexts, join_pieces
-from anychip.triton.programs.queries import attend_queries
-from anychip.triton.tiles import context_tiles, padded, query_tile
+from anychip.triton.queries import QueryAttention, Scoring
+from anychip.triton.tiles import context_tiles, padded, query_way
 from anychip.triton.tuning import MANY, Tile
-
-LOG2_E = math.log2(math.e)
-
-
-@dataclass(frozen=True, slots=True)
-class Scoring:
-    """How a product of query and key becomes a score."""
-
-    scale: float
-    softcap: float
-    sinks: torch.Tensor | None
-
-    @property
-    def factor(self) -> float:
-        """What a product is multiplied by: without a soft cap scores are in units of log 2 at once."""
-        return self.scale if self.softcap else self.scale * LOG2_E
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +31,11 @@ class Attention:
         kv_heads, dim = spec.planes[0].shape
         group = self.num_heads // kv_heads
         tokens = inputs.positions.shape[0] - inputs.num_single
-        tile = query_tile(self.chip, self.dtype, dim, tokens * self.num_heads, inputs.max_query * group, spec.coded)
+        size = dim, tokens * self.num_heads, inputs.max_query * group
+        way = query_way(self.chip, self.dtype, *size, block_size, spec.coded)
         pieces = max(1, self.chip.tuning.waves * self.chip.processors // kv_heads)
         tiles = context_tiles(self.chip.tuning, self.dtype, dim, group, inputs.num_single, spec.coded)
-        return make_plan(inputs, spec, block_size, pieces, group, tile, tiles, self.chip)
+        return make_plan(inputs, spec, block_size, pieces, group, way, tiles, self.chip)
 
     def paged_attention(
         self,
@@ -68,7 +52,7 @@ class Attention:
         if plan.contexts is not None:
             _attend_contexts(q, cache, plan, plan.contexts, scoring, out, self.chip)
         if plan.queries is not None:
-            _attend_queries(q, cache, plan, plan.queries, scoring, out, self.chip)
+            QueryAttention(q, cache, plan, plan.queries, scoring, out, self.chip).launch()
         return out
 
 
@@ -91,7 +75,8 @@ def _attend_contexts(
         q.stride(1), table.stride(0), G=heads // kv_heads, D=dim, PAGE=plan.block_size,
         STARTS=1 if plan.window else UNIT, CODED=not cache.whole, SOFTCAP=scoring.softcap > 0,
         SINKS=scoring.sinks is not None, STAGES=tile.stages,
-        **_shared(contexts.shared), **_blocks(tile, dim), **tile.launch, **chip.order,
+        BLOCK_M=tile.rows, BLOCK_N=tile.keys, BLOCK_D=padded(dim), **_shared(contexts.shared), **tile.launch,
+        **chip.order,
     )  # fmt: skip
     rows, together = plan.inputs.num_single, heads // kv_heads if plan.inputs.num_single >= MANY else 1
     join_pieces[(rows, heads // together)](
@@ -100,30 +85,7 @@ def _attend_contexts(
     )  # fmt: skip
 
 
-def _attend_queries(
-    q: torch.Tensor,
-    cache: PagedCache,
-    plan: PagedPlan,
-    queries: Queries,
-    scoring: Scoring,
-    out: torch.Tensor,
-    chip: Chip,
-) -> None:
-    heads, dim, kv_heads = q.shape[1], q.shape[2], cache.k.shape[1]
-    tile, table = queries.tile, plan.inputs.block_table
-    attend_queries[(len(queries.pieces), kv_heads)](
-        q, cache.k, cache.v, cache.k_scale, cache.v_scale, table, plan.inputs.positions, queries.pieces, out,
-        scoring.sinks, scoring.factor, scoring.softcap, q.stride(0), q.stride(1), table.stride(0), G=heads // kv_heads,
-        D=dim, PAGE=plan.block_size, CODED=not cache.whole, WINDOW=plan.window, SOFTCAP=scoring.softcap > 0,
-        SINKS=scoring.sinks is not None, TOKENS=queries.tokens, **_blocks(tile, dim), **tile.launch, **chip.order,
-    )  # fmt: skip
-
-
 def _shared(tile: Tile | None) -> dict[str, int]:
     if tile is None:
         return {"SHARED_M": 0, "SHARED_N": 0, "SHARED_STAGES": 0}
     return {"SHARED_M": tile.rows, "SHARED_N": tile.keys, "SHARED_STAGES": tile.stages}
-
-
-def _blocks(tile: Tile, dim: int) -> dict[str, int]:
-    return {"BLOCK_M": tile.rows, "BLOCK_N": tile.keys, "BLOCK_D": padded(dim)}

@@ -38,6 +38,16 @@ class PagedCache:
         """Whether keys and values are numbers, not codes of 8 bits."""
         return self.k_scale is None
 
+    @property
+    def heads(self) -> int:
+        """Heads of keys."""
+        return self.k.shape[1]
+
+    @property
+    def pages(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values [num_blocks * heads, block_size, head_dim]."""
+        return self.k.view(-1, *self.k.shape[2:]), self.v.view(-1, *self.v.shape[2:])
+
 
 def new_cache(spec: KVSpec, num_blocks: int, block_size: int, device: torch.device | str) -> PagedCache:
     """See anychip.ops.attention.new_cache."""

@@ -16,6 +16,7 @@ from anychip.plugin.contract import KVSpec
 from anychip.triton.chip import Chip
 from anychip.triton.programs.plan import SPREAD, cut_contexts, cut_queries, place_keys, place_tokens
 from anychip.triton.programs.sharing import SHARER, find_sharing, order_sharers
+from anychip.triton.tiles import Way
 from anychip.triton.tuning import CROWD, Tile
 
 FIELDS = 8
@@ -53,6 +54,9 @@ class Queries:
     pieces: torch.Tensor
     tokens: int
     tile: Tile
+    way: Way
+    taken: torch.Tensor
+    """[3] int32 for programs that take pieces one by one: two zeros, and how many pieces there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +79,11 @@ def make_plan(
     block_size: int,
     pieces: int,
     group: int,
-    tile: Tile,
+    way: tuple[Way, Tile],
     tiles: tuple[Tile, Tile],
     chip: Chip,
 ) -> PagedPlan:
-    """Plan a step: contexts in about `pieces` pieces, new tokens of `group` heads each in pieces that fit `tile`.
+    """Plan a step: contexts in about `pieces` pieces, new tokens of `group` heads each in pieces that fit a tile.
 
     `tiles`: one token's heads against its context, and those of several tokens that share theirs.
     """
@@ -91,7 +95,7 @@ def make_plan(
         window=window,
         slots=_slots(inputs, block_size, chip),
         contexts=_contexts(inputs, block_size, window, chip, pieces, group, tiles) if inputs.num_single else None,
-        queries=_queries(inputs, tile.rows // group, tile, chip) if several else None,
+        queries=_queries(inputs, group, way, chip) if several else None,
     )
 
 
@@ -162,16 +166,19 @@ def _sharers(inputs: AttentionInputs, block_size: int, chip: Chip) -> torch.Tens
     return sharers
 
 
-def _queries(inputs: AttentionInputs, tokens: int, tile: Tile, chip: Chip) -> Queries:
+def _queries(inputs: AttentionInputs, group: int, way: tuple[Way, Tile], chip: Chip) -> Queries:
+    tokens = way[1].rows // group
     rows, single = inputs.seq_lens.shape[0], inputs.num_single
     row_class = _row_class(rows)
     lines = _lines(row_class)
     bound = _blocks(inputs.positions.shape[0] - single, tokens) + rows - single
     programs = _blocks(bound, lines)
-    queries = Queries(_pieces(inputs, programs * lines), tokens, tile)
+    pieces = _pieces(inputs, programs * lines + 1)
+    queries = Queries(pieces[:-1], tokens, way[1], way[0], pieces[-1, :3])
     cut_queries[(programs,)](
-        inputs.query_start, queries.pieces, single, rows, TOKENS=tokens, ROWS=row_class, PIECES=lines, **chip.order
-    )
+        inputs.query_start, inputs.positions, inputs.seq_lens, pieces, single, rows, TOKENS=tokens,
+        ROWS=row_class, PIECES=lines, **chip.order,
+    )  # fmt: skip
     return queries
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import torch
 
 from anychip.ops.ragged import Ragged
-from anychip.triton.attention import LOG2_E
 from anychip.triton.chip import Chip
 from anychip.triton.programs.ragged import attend_ragged
+from anychip.triton.queries import LOG2_E
 from anychip.triton.rows import unit_stride
 from anychip.triton.tiles import padded, query_tile
 from anychip.triton.tuning import Tile

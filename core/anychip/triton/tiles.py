@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import torch
 
 from anychip.triton.chip import Chip
 from anychip.triton.tuning import CROWD, MANY, Tile, Tuning
 
+Way = Literal["read", "copied", "grouped"]
+"""Keys are read by threads, copied by the chip, or copied by a warp that does nothing else."""
 MIN_ROWS = 16
 """Rows of the smallest matrix instruction."""
 LARGE_HEAD = 128
+LEAST_GROUPED = 64
+"""Numbers of a head that fill a line of the memory that matrix instructions read."""
+COPIED = 64
+"""Keys of a page that programs with groups of warps copy at once."""
+LINE = 8
+"""Numbers of 16 bits that lines of what a chip copies by itself are a multiple of."""
 
 
 def context_tile(tuning: Tuning, dtype: torch.dtype, dim: int, group: int, coded: bool = False) -> Tile:
@@ -54,6 +63,23 @@ def query_tile(chip: Chip, dtype: torch.dtype, dim: int, lines: int, longest: in
     if coded:
         return tuning.query_coded
     return tuning.query_medium if lines < 512 * chip.processors else tuning.query_large
+
+
+def query_way(
+    chip: Chip, dtype: torch.dtype, dim: int, lines: int, longest: int, block_size: int, coded: bool
+) -> tuple[Way, Tile]:
+    """How the cache is read for them, and the tile."""
+    tuning = chip.tuning
+    if chip.descriptors and dtype.itemsize == 2 and not coded and dim % LINE == 0 and longest > MIN_ROWS:
+        small, large = lines < 128 * chip.processors, dim > LARGE_HEAD
+        grouped = tuning.grouped_wide if large else tuning.grouped
+        if grouped is not None and not small and padded(dim) >= LEAST_GROUPED and block_size % COPIED == 0:
+            return "grouped", grouped
+        tile = tuning.copied_small if small else tuning.copied
+        tile = tuning.copied_wide if large else tile
+        if block_size % tile.keys == 0:
+            return "copied", tile
+    return "read", query_tile(chip, dtype, dim, lines, longest, coded)
 
 
 def padded(size: int) -> int:

@@ -103,6 +103,16 @@ class Tuning:
     query_wide: Tile = Tile(128, 32, 8, 2)
     """Heads larger than 128."""
     query_float32: Tile = Tile(32, 32, 4, 1)
+    copied: Tile = Tile(128, 64, 8, 2)
+    """From here on for chips that copy parts of pages by themselves, and numbers of 16 bits. A page holds a multiple of
+    a tile's keys, or attention goes without."""
+    copied_small: Tile = Tile(64, 64, 4, 2)
+    """Where larger tiles would leave processors idle."""
+    copied_wide: Tile = Tile(64, 32, 4, 2)
+    """Heads larger than 128."""
+    grouped: Tile | None = None
+    """By programs whose warps share the work, 64 rows to a group of four, and one warp that copies; None: not so."""
+    grouped_wide: Tile | None = None
 
     thin: WeightTile = WeightTile(64, 128, 4, 2)
     """Linear layers for a few tokens."""

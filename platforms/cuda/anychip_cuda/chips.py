@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import metadata
 
 import torch
 
@@ -36,6 +37,11 @@ H200 = Tuning(
     query_coded_small=Tile(64, 64, 4, 4),
     query_coded=Tile(128, 64, 8, 6),
     query_float32=Tile(32, 32, 8, 1),
+    copied_small=Tile(64, 64, 4, 2),
+    copied=Tile(128, 64, 8, 2, {"maxnreg": 128}),
+    copied_wide=Tile(128, 32, 8, 2),
+    grouped=Tile(128, 128, 4, 2),
+    grouped_wide=Tile(128, 64, 4, 2),
     thin=WeightTile(64, 128, 4, 4),
     thin_many=WeightTile(64, 128, 4, 3),
     thin_tall=WeightTile(128, 128, 8, 3),
@@ -74,6 +80,8 @@ A100 = replace(
     thin_tall=None,
     thin_wide=None,
     thin_rows=4096,
+    grouped=None,
+    grouped_wide=None,
     experts_few=WeightTile(64, 128, 4, 4),
     experts_some=WeightTile(64, 128, 4, 3),
     experts_copied=None,
@@ -91,6 +99,9 @@ SMALL = replace(
     query_large=Tile(128, 64, 8, 3),
     query_coded_small=Tile(64, 64, 4, 3),
     query_coded=Tile(64, 64, 4, 3),
+    copied_small=Tile(64, 64, 4, 2),
+    copied=Tile(64, 64, 4, 2),
+    copied_wide=Tile(64, 32, 4, 2),
     experts_few=WeightTile(64, 64, 4, 4),
     experts_some=WeightTile(64, 64, 4, 4),
     experts_many=WeightTile(64, 64, 4, 3),
@@ -104,10 +115,18 @@ B200 = replace(
     thin_rows=4096,
     fragments=PORTABLE,
     fragments_tokens=64,
+    copied_small=Tile(64, 64, 4, 2),
+    copied=Tile(128, 64, 8, 2),
+    grouped=None,
+    grouped_wide=None,
     codes_bytes=WeightTile(64, 256, 8, 4),
     experts_down=WeightTile(128, 64, 8, 4),
 )
 """For compute capability 10.0, where products of 8 bits spill with 4 warps, and larger tiles do: not measured."""
+
+
+GLUON = ("3.6", "3.7")
+"""Versions of Triton with whose lower language programs were compiled: it is an experiment, and may change."""
 
 
 def tuning_of(capability: tuple[int, int], shared_memory: int) -> Tuning:
@@ -116,7 +135,14 @@ def tuning_of(capability: tuple[int, int], shared_memory: int) -> Tuning:
         return SMALL
     if capability < OVERLAPS:
         return A100
-    return B200 if capability >= (10, 0) else H200
+    if capability >= (10, 0):
+        return B200
+    return H200 if triton_version() in GLUON else replace(H200, grouped=None, grouped_wide=None)
+
+
+def triton_version() -> str:
+    """That which is installed, without its last number."""
+    return metadata.version("triton").rpartition(".")[0]
 
 
 def chip_of(device: torch.device) -> Chip:

@@ -2,7 +2,8 @@
 
 A piece is a line of eight int32. Of a context: row, first key, end of keys, number within its row, pieces of its row,
 place of its sums, rows that read it; where these are several, their first line of `sharers` in place of the row. Of
-queries: row, first token, end of tokens. The row is -1 where a launch has more programs than there are pieces.
+queries: row, first token, end of tokens, the first one's position, length of its row. The row is -1 where a launch has
+more programs than there are pieces.
 """
 
 import triton
@@ -83,18 +84,18 @@ def _equal(length, size, UNIT: tl.constexpr):
     return tl.maximum(tl.cdiv(length, each), 1), each
 
 
-@triton.jit(do_not_specialize=["first_row", "num_rows"], do_not_specialize_on_alignment=["query_start"])
+@triton.jit(
+    do_not_specialize=["first_row", "num_rows"],
+    do_not_specialize_on_alignment=["query_start", "positions", "seq_lens"],
+)
 def cut_queries(
-    query_start,
-    pieces,
-    first_row,
-    num_rows,
-    OVERLAP: tl.constexpr,
-    TOKENS: tl.constexpr,
-    ROWS: tl.constexpr,
-    PIECES: tl.constexpr,
-):
-    """Cut the new tokens of rows `first_row` to `num_rows` into pieces of TOKENS, a row's last and longest first."""
+    query_start, positions, seq_lens, pieces, first_row, num_rows, OVERLAP: tl.constexpr, TOKENS: tl.constexpr,
+    ROWS: tl.constexpr, PIECES: tl.constexpr,
+):  # fmt: skip
+    """Cut the new tokens of rows `first_row` to `num_rows` into pieces of TOKENS, a row's last and longest first.
+
+    Behind the last line come how many were taken so far, how many programs have ended, and how many pieces there are.
+    """
     take_turn(OVERLAP)
     rows = tl.arange(0, ROWS)
     valid = (rows >= first_row) & (rows < num_rows)
@@ -107,9 +108,16 @@ def cut_queries(
     here = row[:, None] == rows[None, :]
     begin = _pick(here, start) + (_pick(here, count) - 1 - number) * TOKENS
     line = pieces + piece * PIECE
-    tl.store(line, tl.where(row < num_rows, row, -1))
+    if tl.program_id(0) == 0:
+        last = pieces + tl.num_programs(0) * PIECES * PIECE
+        tl.store(last + tl.arange(0, 2), 0)
+        tl.store(last + 2, tl.sum(count, 0))
+    held = row < num_rows
+    tl.store(line, tl.where(held, row, -1))
     tl.store(line + 1, begin)
     tl.store(line + 2, tl.minimum(begin + TOKENS, _pick(here, stop)))
+    tl.store(line + 3, tl.load(positions + begin, mask=held, other=0))
+    tl.store(line + 4, tl.load(seq_lens + row, mask=held, other=0))
 
 
 @triton.jit(
