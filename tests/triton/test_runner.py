@@ -23,6 +23,9 @@ class Device(ReferencePlatform):
     def captures(self, specs: object) -> bool:
         return False
 
+    def begin_steps(self) -> None:
+        return
+
     def runner(self, config: object) -> TritonRunner:
         return TritonRunner(self, config, lambda config, source: None)
 

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 LARGE = 70 << 30
 """Bytes of a GPU's memory from which there is room for the caches and logits of `MANY_ROWS` requests."""
 FEW_ROWS, MANY_ROWS = 256, 1024
+GAPS = 1.25
+"""Times the memory of a step that a pool of pieces of it takes, as those of another size have left it."""
 SHARED_MEMORY = 1 << 20
 """Of a program, when it is compiled ahead: what is too much for the device is found out by the launch."""
 
@@ -66,6 +68,8 @@ class TritonPlatform(TorchPlatform):
         self._early = early
         self._largest_step = 0
         """Bytes that a captured step may take at its peak."""
+        self._before_steps = 0
+        """Those in use before the first step."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -89,10 +93,14 @@ class TritonPlatform(TorchPlatform):
         They are padded to so many times the worst step's tokens.
         """
         self._torch.reset_peak_memory_stats(self._device)
-        before = self._torch.memory_allocated(self._device)
         memory = measure()
-        self._largest_step = int((self._torch.max_memory_allocated(self._device) - before) * padded)
+        taken = self._torch.max_memory_allocated(self._device) - self._before_steps
+        self._largest_step = int(taken * padded * GAPS)
         return Memory(max(0, memory.free - self._largest_step), memory.total)
+
+    def begin_steps(self) -> None:
+        """Note what is in use once there are caches: what comes on top is the steps'."""
+        self._before_steps = self._torch.memory_allocated(self._device)
 
     def captures(self, specs: Iterable[KVSpec]) -> bool:
         """Whether steps are captured that attend over such caches."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from anychip.config import EngineConfig
 from anychip.engine.batch import Batch
-from anychip.plugin.contract import Memory, ModelInfo, ModelSource, Progress
+from anychip.plugin.contract import KVPlan, Memory, ModelInfo, ModelSource, Progress
 from anychip.runner.step import Launched
 from anychip.runner.torch_runner import TorchRunner
 from anychip.triton.ahead import Helpers
@@ -47,6 +47,10 @@ class TritonRunner(TorchRunner):
         tokens = self.config.max_num_batched_tokens or offers.batched_tokens
         rows = self.config.max_num_seqs or offers.max_num_seqs
         return self._gpu.measured(super().measure, most_padded(tokens, rows) / tokens)
+
+    def _prepare(self, plan: KVPlan) -> None:
+        super()._prepare(plan)
+        self._gpu.begin_steps()
 
     def _launch(self, batch: Batch, greedy: bool) -> Launched:
         """Highest logits are not taken behind a step of masked tokens: then this one's are masked too, most likely."""
