@@ -30,7 +30,7 @@ class FragmentLinear:
         shape = fragment_shape(self.chip, tokens, rows, weight.columns)
         out = torch.empty(tokens, rows, dtype=x.dtype, device=x.device)
         partial = torch.empty(shape.partial, device=x.device) if shape.partial else None
-        multiply_fragments[(shape.programs, -(-tokens // shape.tile.tokens))](
+        multiply_fragments[(shape.tiles, shape.split, -(-tokens // shape.tile.tokens))](
             x, weight.values, weight.scale, weight.zero_point, bias, out, partial, self.counters.on(x.device), tokens,
             x.stride(0), N=rows, K=weight.columns, GROUP=weight.group_size, ZEROS=weight.zero_point is not None,
             BIAS=bias is not None, **shape.launch, **self.chip.order,

@@ -131,14 +131,19 @@ def packed_shape(chip: Chip, tokens: int, rows: int, inputs: int) -> ThinShape:
 
 @dataclass(frozen=True, slots=True)
 class FragmentShape:
-    """How chunks of 128 inputs of all tiles are shared among programs."""
+    """How chunks of 128 inputs of a tile are shared among programs."""
 
     tile: FragmentTile
+    tiles: int
     share: int
     """Chunks of a program."""
-    programs: int
-    partial: int
-    """Numbers that programs leave for others; 0 where none shares a tile."""
+    split: int
+    """Programs of a tile."""
+
+    @property
+    def partial(self) -> int:
+        """Numbers that programs leave for others; 0 where none shares a tile."""
+        return 0 if self.split == 1 else self.tiles * self.split * self.tile.rows * self.tile.tokens
 
     @property
     def launch(self) -> dict[str, int | bool]:
@@ -147,13 +152,10 @@ class FragmentShape:
 
 
 def fragment_shape(chip: Chip, tokens: int, rows: int, inputs: int) -> FragmentShape:
-    """For fragments: equal shares for as many programs as run at once; whole tiles for several blocks of tokens."""
-    tiles = chip.tuning.fragments
-    tile = next((each for each in tiles if tokens <= each.tokens), tiles[-1])
-    count, chunks = -(-rows // tile.rows), inputs // 128
-    share = max(LEAST, -(-count * chunks // (tile.programs * chip.processors)))
-    if tokens > tile.tokens:
-        share = chunks
-    most = (chunks + 2 * share - 2) // share
-    partial = 0 if share == chunks else count * most * tile.rows * tile.tokens
-    return FragmentShape(tile, share, -(-count * chunks // share), partial)
+    """For fragments: as many programs as run at once, but whole tiles for several blocks of tokens."""
+    found = chip.tuning.fragments
+    tile = next((each for each in found if tokens <= each.tokens), found[-1])
+    tiles, chunks = -(-rows // tile.rows), inputs // 128
+    split = max(1, tile.programs * chip.processors // tiles)
+    share = chunks if tokens > tile.tokens else min(chunks, max(LEAST, -(-chunks // split)))
+    return FragmentShape(tile, tiles, share, -(-chunks // share))

@@ -59,10 +59,10 @@ H200 = Tuning(
     experts_down=WeightTile(256, 64, 8, 4),
     codes_packed=WeightTile(64, 128, 8, 3),
     fragments=(
-        FragmentTile(128, 8, 4, 3, 4, sums=True),
-        FragmentTile(64, 16, 4, 4, 5, sums=False, wide=True),
+        FragmentTile(128, 8, 4, 4, 4, sums=True),
+        FragmentTile(64, 16, 4, 4, 4, sums=False, wide=True),
         FragmentTile(64, 32, 4, 4, 4, sums=False, wide=True),
-        FragmentTile(64, 64, 4, 3, 3, sums=False, wide=True),
+        FragmentTile(128, 64, 4, 3, 2, sums=False, wide=True),
         FragmentTile(128, 128, 8, 3, 1, sums=False, wide=True),
     ),
     fragments_tokens=128,

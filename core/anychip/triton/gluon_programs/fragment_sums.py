@@ -4,35 +4,35 @@ import triton.language as tl
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
+FEW = gl.constexpr(512)
+"""Sums of a warp of which there may be many in registers."""
+
 
 @gluon.jit
 def finish(
-    total, bias, out, partial, counters, num_tokens, tile, N: gl.constexpr, CHUNKS: gl.constexpr, BIAS: gl.constexpr,
-    SHARE: gl.constexpr, BLOCK_T: gl.constexpr, BLOCK_N: gl.constexpr, sums: gl.constexpr,
+    total, bias, out, partial, counters, num_tokens, N: gl.constexpr, BIAS: gl.constexpr, SPLIT: gl.constexpr, BLOCK_T:
+    gl.constexpr, BLOCK_N: gl.constexpr, WARPS: gl.constexpr, sums: gl.constexpr,
 ):  # fmt: skip
-    """The sums [BLOCK_N, BLOCK_T] of a tile's last program, with those of the others, plus a bias, to out [T, N].
-
-    partial [tiles, most programs of a tile, BLOCK_N, BLOCK_T]: those of a tile have numbers in a row.
-    """
-    zero = gl.inline_asm_elementwise("mov.b32 $0, 0;", "=r", [], dtype=gl.int32, is_pure=False, pack=1)
-    rows = gl.arange(0, BLOCK_N, gl.SliceLayout(1, sums)) + zero  # not known, so not kept while products need registers
-    columns = gl.arange(0, BLOCK_T, gl.SliceLayout(0, sums)) + zero
-    first, last = tile * CHUNKS // SHARE, (tile * CHUNKS + CHUNKS - 1) // SHARE
-    if CHUNKS == SHARE or first == last:
-        _store(total, bias, out, tile * BLOCK_N + rows, gl.program_id(1) * BLOCK_T + columns, num_tokens, N, BIAS)
+    """The sums [BLOCK_N, BLOCK_T] of a tile's last program, with those of the others, plus a bias, to out [T, N]."""
+    tile = gl.program_id(0)
+    rows = tile * BLOCK_N + gl.arange(0, BLOCK_N, gl.SliceLayout(1, sums))
+    columns = gl.arange(0, BLOCK_T, gl.SliceLayout(0, sums))
+    if SPLIT == 1:
+        _store(total, bias, out, rows, gl.program_id(2) * BLOCK_T + columns, num_tokens, N, BIAS)
     else:
-        SIZE: gl.constexpr = BLOCK_N * BLOCK_T
-        MOST: gl.constexpr = (CHUNKS + 2 * SHARE - 2) // SHARE
-        places = partial + tile * (MOST * SIZE) + rows[:, None] * BLOCK_T + columns[None, :]
-        gl.store(places + (gl.program_id(0) - first) * SIZE, total)
+        SIZE: gl.constexpr = ((N + BLOCK_N - 1) // BLOCK_N) * BLOCK_N * BLOCK_T
+        places = partial + rows[:, None] * BLOCK_T + columns[None, :]
+        gl.store(places + gl.program_id(1) * SIZE, total)
         tl.debug_barrier()  # all threads' sums are written before the count says so
-        if gl.atomic_add(counters + tile, 1, sem="acq_rel") == last - first:
+        if gl.atomic_add(counters + tile, 1, sem="acq_rel") == SPLIT - 1:
             tl.debug_barrier()
             gl.store(counters + tile, 0)
             joined = gl.load(places, cache_modifier=".cg")
-            for other in range(1, last - first + 1):
+            for other in gl.static_range(1, SPLIT):
+                if BLOCK_N * BLOCK_T // WARPS > FEW:
+                    tl.debug_barrier()  # one after the other, for want of registers
                 joined += gl.load(places + other * SIZE, cache_modifier=".cg")
-            _store(joined, bias, out, tile * BLOCK_N + rows, columns, num_tokens, N, BIAS)
+            _store(joined, bias, out, rows, columns, num_tokens, N, BIAS)
 
 
 @gluon.jit

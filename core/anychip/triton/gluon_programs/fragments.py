@@ -30,7 +30,7 @@ def multiply_fragments(
     gl.constexpr, SHARE: gl.constexpr, BLOCK_T: gl.constexpr, BLOCK_N: gl.constexpr, STAGES: gl.constexpr, WARPS:
     gl.constexpr,
 ):  # fmt: skip
-    """y [T, N] = x [T, K] W^T: SHARE chunks of 128 inputs a program, from where the program before it ends.
+    """y [T, N] = x [T, K] W^T: a program for each tile of rows, SHARE chunks of 128 inputs and block of tokens.
 
     SUMS: scales are applied to the sums of a group, else to numbers. WIDE: by instructions of four warps (Hopper's).
     """
@@ -45,15 +45,13 @@ def multiply_fragments(
     sums: gl.constexpr = gl.NVMMADistributedLayout(
         [3, 0] if WIDE else [2, 0], [WARPS, 1], [16, BLOCK_T, 16] if WIDE else [16, 8]
     )
-    start = gl.program_id(0) * SHARE
-    end = gl.minimum(start + SHARE, (N + BLOCK_N - 1) // BLOCK_N * CHUNKS)
-    for tile in range(start // CHUNKS, (end + CHUNKS - 1) // CHUNKS):
-        first, last = gl.maximum(start - tile * CHUNKS, 0), gl.minimum(end - tile * CHUNKS, CHUNKS)
-        total = _multiply(
-            x, words, scales, zeros, packed, tokens, num_tokens, stride_x, tile, first, last, N, GROUP, ZEROS, OVERLAP,
-            SUMS, WIDE, BLOCK_T, BLOCK_N, STAGES, WARPS, sums,
-        )  # fmt: skip
-        finish(total, bias, out, partial, counters, num_tokens, tile, N, CHUNKS, BIAS, SHARE, BLOCK_T, BLOCK_N, sums)
+    tile, first = gl.program_id(0), gl.program_id(1) * SHARE
+    total = _multiply(
+        x, words, scales, zeros, packed, tokens, num_tokens, stride_x, tile, first, gl.minimum(first + SHARE, CHUNKS),
+        N, GROUP, ZEROS, OVERLAP, SUMS, WIDE, BLOCK_T, BLOCK_N, STAGES, WARPS, sums,
+    )  # fmt: skip
+    SPLIT: gl.constexpr = (CHUNKS + SHARE - 1) // SHARE
+    finish(total, bias, out, partial, counters, num_tokens, N, BIAS, SPLIT, BLOCK_T, BLOCK_N, WARPS, sums)
 
 
 @gluon.jit
@@ -123,7 +121,7 @@ def _words_of(words, tile, chunk, N: gl.constexpr, BLOCKS: gl.constexpr, read: g
 def _inputs_of(x, num_tokens, stride_x, chunk, BLOCK_T: gl.constexpr, WARPS: gl.constexpr):
     """Where a chunk of some tokens lies, [BLOCK_T, 128]; behind the last one is the last one."""
     across: gl.constexpr = gl.BlockedLayout([1, 8], [2, 16], [WARPS, 1], [1, 0])
-    token = gl.program_id(1) * BLOCK_T + gl.arange(0, BLOCK_T, gl.SliceLayout(1, across))
+    token = gl.program_id(2) * BLOCK_T + gl.arange(0, BLOCK_T, gl.SliceLayout(1, across))
     lines = x + gl.minimum(token, num_tokens - 1).to(gl.int64)[:, None] * stride_x
     return lines + chunk * BLOCK_K + gl.arange(0, BLOCK_K, gl.SliceLayout(0, across))[None, :]
 
