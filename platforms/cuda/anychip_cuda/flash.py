@@ -99,7 +99,7 @@ def load(package: Package, level: tuple[int, int]) -> Flash | str:
         importlib.import_module(package.extension)
         disabled = _disabled(importlib.import_module(package.config))
         known = {argument.name for argument in _operator(package.namespace)._schema.arguments}
-    except (ImportError, OSError, RuntimeError, AttributeError) as error:
+    except (ImportError, OSError, RuntimeError, AttributeError, LookupError, TypeError) as error:
         return f"{version} cannot be used with torch {torch.__version__}: {error}"
     if not known >= ARGUMENTS:
         return f"{version} is too old: it does not know {', '.join(sorted(ARGUMENTS - known))}"

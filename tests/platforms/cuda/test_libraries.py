@@ -125,7 +125,9 @@ def test_a_package_that_cannot_be_loaded_says_why(tmp_path: Path, monkeypatch: p
     said = f"1.2 cannot be used with torch {torch.__version__}: undefined symbol: _ZN3c10"
     assert load(broken, HOPPER) == said
     empty = install(tmp_path, monkeypatch, "flashempty", "", CONFIG)
-    assert str(load(empty, HOPPER)).startswith(f"1.2 cannot be used with torch {torch.__version__}: ")
+    odd = install(tmp_path, monkeypatch, "flashodd", operator("flashodd", KNOWS), "CONFIG = {}")
+    for package in (empty, odd):  # the host is not to fall with them
+        assert str(load(package, HOPPER)).startswith(f"1.2 cannot be used with torch {torch.__version__}: ")
 
 
 def test_a_package_whose_operator_is_another_says_what_it_lacks(
