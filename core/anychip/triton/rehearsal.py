@@ -38,6 +38,8 @@ ROWS = (2, 16, 17, 33, 65, 129, 257, 513)
 """Rows of decoding steps between which other programs are launched."""
 PROMPTS = (64, 1000, 3000, 8000)
 """Tokens of prompts, likewise."""
+SHORT = 100
+"""Tokens of each where there are many."""
 DRAWN = (RowSampling(seed=0), RowSampling(seed=0, top_k=20), RowSampling(seed=0, top_p=0.9, top_k=20))
 """Ways to draw a token."""
 EDITED = RowSampling(seed=0, temperature=0.0, presence_penalty=1.0, logprobs=5)
@@ -142,6 +144,8 @@ def _batches(plan: KVPlan) -> Iterator[Batch]:
     longest = min(plan.max_model_len, plan.max_num_batched_tokens)
     for tokens in (count for count in PROMPTS if count <= longest):
         yield _batch([tokens], plan, GREEDY)
+        if tokens > SHORT:
+            yield _batch([SHORT] * min(tokens // SHORT, plan.max_num_seqs), plan, GREEDY)
         yield _batch([1] * min(8, plan.max_num_seqs - 1) + [tokens // 2], plan, GREEDY)
     for sampling in (*DRAWN, EDITED):
         yield _batch([1] * min(32, plan.max_num_seqs), plan, sampling)
