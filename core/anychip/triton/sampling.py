@@ -17,7 +17,7 @@ TILE = PART // BLOCK
 """Blocks of a part."""
 LEVELS = 16
 """Levels between which the cut of top-k or top-p is looked for where it may lie among too many tokens."""
-THREADS = 512
+THREADS = 256
 """Of the program that draws a row's token."""
 SHIFTS = {torch.float32: 0, torch.bfloat16: 16, torch.float16: 13}
 """Lowest bits of a float32 that are 0 where it has been such a number."""

@@ -96,9 +96,9 @@ def _measure(
     index = tl.arange(0, LEVELS)
     level = tl.where(index == LEVELS - 1, low, highest - step * (index + 1))
     amounts = tl.zeros((LEVELS,), tl.float32)
-    HALF: tl.constexpr = TILE // 2  # of what fits registers where nothing is compared with many levels
-    for start in range(0, blocks, HALF):
-        x = tl.reshape(read_blocks(line, place, start + tl.arange(0, HALF), blocks, V, BLOCK), (HALF * BLOCK,))
+    FEW: tl.constexpr = TILE // 4  # what is compared with many levels takes registers
+    for start in range(0, blocks, FEW):
+        x = tl.reshape(read_blocks(line, place, start + tl.arange(0, FEW), blocks, V, BLOCK), (FEW * BLOCK,))
         amount = _amount(x, top_k == 0, floor, highest, temperature)
         amounts += tl.sum(tl.where(x[:, None] >= level[None, :], amount[:, None], 0.0), 0)
     share = tl.where(wanted < 0.0, top_p * tl.max(amounts, 0), wanted)
