@@ -1,4 +1,4 @@
-"""Which library attends long prompts: of those that can, the one that is faster with a model's heads."""
+"""What attends long prompts: of Triton's kernels and the libraries that can, what is fastest with a model's heads."""
 
 from __future__ import annotations
 
@@ -6,24 +6,23 @@ import contextlib
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from pathlib import Path
 
 import torch
 
 from anychip.ops.op import OpSpec
-from anychip.ops.shapes import dtype_of
+from anychip.triton.chip import Chip
 from anychip_cuda.cudnn import Cudnn, cudnn_attends
 from anychip_cuda.flash import PACKAGES, Flash, load
-from anychip_cuda.libraries import Keys, Library, Prompts
+from anychip_cuda.libraries import Library
 
 TRIAL = (8192,)
 """Tokens of the prompts that libraries are timed with: one as long as a step, as cuDNN plans 40 ms for each length."""
 CALLS = 5
 """The fastest counts: the figure is kept, and whatever else runs while a model is loaded only makes calls slower."""
 
-Timed = Callable[[Library, OpSpec], float]
-"""Microseconds that a library takes for prompts of `TRIAL`; raises `RuntimeError` where it cannot."""
+Timed = Callable[[Library | None, OpSpec], float]
+"""Microseconds that a library, or else Triton, takes for prompts of `TRIAL`; raises `RuntimeError` where it cannot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +47,13 @@ class Choice:
     note: str
 
 
-def find(device: torch.device) -> tuple[Found, ...]:
+def find(device: torch.device, chip: Chip) -> tuple[Found, ...]:
     """All that are known, the likeliest to be chosen first."""
     level = torch.cuda.get_device_capability(device)
     offers = [(package.distribution, load(package, level)) for package in PACKAGES]
-    cudnn = Found("cuDNN", Cudnn()) if cudnn_attends(device) else Found("cuDNN", None, "cannot attend on this GPU")
+    outdone = chip.tuning.grouped is not None
+    able = cudnn_attends(device)
+    cudnn = Found("cuDNN", Cudnn(outdone)) if able else Found("cuDNN", None, "cannot attend on this GPU")
     return *(_found(name, offer) for name, offer in offers), cudnn
 
 
@@ -61,30 +62,35 @@ def _found(distribution: str, offer: Flash | str) -> Found:
 
 
 def choose(found: Sequence[Found], spec: OpSpec, timed: Timed) -> Choice:
-    """The fastest of those that serve a model; nothing is timed where it is the only one."""
+    """The fastest of Triton's kernels and those that serve a model; nothing is timed where there are none."""
     able = [each.library for each in found if each.library is not None and not each.library.refuses(spec)]
     broken = [each.line for each in found if each.library is None and "not installed" not in each.reason]
-    times: dict[Library, float] = {}
-    for library in able if len(able) > 1 else ():
+    times: dict[Library | None, float] = {}
+    for rival in (*able, None) if able else ():
         try:
-            times[library] = timed(library, spec)
+            times[rival] = timed(rival, spec)
         except RuntimeError as error:
-            broken.append(f"{library.name} failed: {str(error).partition(chr(10))[0]}")
-    best = min(times, key=lambda library: times[library]) if times else next(iter(able), None)
-    chosen = "Triton" if best is None else best.name
-    figures = ", ".join(
-        f"{library.name} {times[library]:.0f} us" for library in sorted(times, key=lambda one: times[one])
-    )
+            broken.append(f"{_name(rival)} failed: {str(error).partition(chr(10))[0]}")
+    ranked = sorted(times, key=lambda rival: times[rival])
+    best = ranked[0] if ranked else None
+    figures = ", ".join(f"{_name(rival)} {times[rival]:.0f} us" for rival in ranked)
     tried = [f"{figures} for {' + '.join(map(str, TRIAL))} tokens"] if figures else []
-    return Choice(best, "; ".join((f"long prompts: {chosen}", *tried, *broken)))
+    return Choice(best, "; ".join((f"long prompts: {_name(best)}", *tried, *broken)))
+
+
+def _name(rival: Library | None) -> str:
+    return "Triton" if rival is None else rival.name
 
 
 def remembered(timed: Timed, folder: Path, machine: str) -> Timed:
-    """Time each library once for some heads on a machine, which may take the libraries half a second to be loaded."""
+    """Time each once for some heads on a machine: loading a library or compiling takes a second or two.
 
-    def known(library: Library, spec: OpSpec) -> float:
-        heads = (spec.dtype, spec.num_heads, spec.num_kv_heads, spec.head_dim)
-        what = repr((machine, torch.__version__, library.name, heads, TRIAL))
+    `machine` also says which kernels of Triton's there are.
+    """
+
+    def known(library: Library | None, spec: OpSpec) -> float:
+        heads = (spec.dtype, spec.num_heads, spec.num_kv_heads, spec.head_dim, spec.block_size)
+        what = repr((machine, torch.__version__, _name(library), heads, TRIAL))
         path = folder / hashlib.sha256(what.encode()).hexdigest()[:32]
         with contextlib.suppress(OSError, ValueError):
             return float(path.read_text(encoding="utf-8"))
@@ -95,38 +101,3 @@ def remembered(timed: Timed, folder: Path, machine: str) -> Timed:
         return figure
 
     return known
-
-
-@dataclass(frozen=True, slots=True)
-class _Loose(Keys):
-    """Some that are in no cache."""
-
-    beside: tuple[torch.Tensor, torch.Tensor]
-
-    def read(self, first: int, last: int, room: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """See `Keys`; what lies behind the last are other numbers."""
-        k, v = self.beside
-        return k[first : first + room], v[first : first + room]
-
-
-def timer(device: torch.device) -> Timed:
-    """Time libraries on a GPU."""
-
-    def timed(library: Library, spec: OpSpec) -> float:
-        start = (0, *accumulate(TRIAL))
-        there = torch.tensor(start, dtype=torch.int32, device=device)
-        prompts = Prompts(0, 0, start, start, there, there, True, len({*TRIAL}) == 1)
-        q, k, v = (
-            torch.empty(start[-1], heads, spec.head_dim, dtype=dtype_of(spec.dtype), device=device).normal_()
-            for heads in (spec.num_heads, spec.num_kv_heads, spec.num_kv_heads)
-        )
-        library.attend(q, _Loose((k, v)), prompts, spec.head_dim**-0.5)
-        marks = [torch.cuda.Event(enable_timing=True) for _ in range(CALLS + 1)]
-        marks[0].record()
-        for mark in marks[1:]:
-            library.attend(q, _Loose((k, v)), prompts, spec.head_dim**-0.5)
-            mark.record()
-        marks[-1].synchronize()
-        return min(float(begin.elapsed_time(end)) for begin, end in pairwise(marks)) * 1000
-
-    return timed

@@ -10,6 +10,7 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from anychip.ops.op import OpSpec
+from anychip.triton.tiles import COPIED, LEAST_GROUPED
 from anychip_cuda.libraries import Keys, Library, Prompts, refusals
 
 GRAIN = 256
@@ -23,6 +24,8 @@ MAX_HEAD_DIM = 128
 class Cudnn(Library):
     """Fresh prompts of one length together, others one by one by what is planned for their length rounded up."""
 
+    outdone: bool = False
+    """Whether Triton's programs share the work between warps on this chip, which was faster on an H200."""
     backend: str = "CUDNN_ATTENTION"
     """Torch's name of what computes."""
 
@@ -36,7 +39,14 @@ class Cudnn(Library):
 
     def refuses(self, spec: OpSpec) -> list[str]:
         """See `Library`."""
-        return refusals(spec, ("bfloat16", "float16"), MAX_HEAD_DIM)
+        rivalled = self.outdone and spec.head_dim >= LEAST_GROUPED and spec.block_size % COPIED == 0
+        faster = ["Triton attends such heads faster on this GPU"] if rivalled else []
+        return refusals(spec, ("bfloat16", "float16"), MAX_HEAD_DIM) + faster
+
+    @property
+    def likely(self) -> bool:
+        """See `Library`."""
+        return not self.outdone
 
     def attend(
         self, q: torch.Tensor, keys: Keys, prompts: Prompts, scale: float, out: torch.Tensor | None = None

@@ -83,6 +83,11 @@ class Library(ABC):
     """What may be in the cache of a row for each of its tokens; 1: it takes fresh prompts alone."""
 
     @property
+    def likely(self) -> bool:
+        """Whether it may be chosen for most models, so that kernels are compiled ahead for it."""
+        return True
+
+    @property
     @abstractmethod
     def name(self) -> str:
         """With its version, for people."""

@@ -11,13 +11,14 @@ from anychip.ops.op import Kernel, OpSpec
 from anychip.plugin.communicator import Communicator
 from anychip.plugin.contract import KVPlan
 from anychip.runner.inputs import Forward, RunBatch
-from anychip.triton.ahead import Helpers, marker
+from anychip.triton.ahead import Helpers, marker, programs_hash
 from anychip.triton.graphs import GraphKind
 from anychip.triton.platform import TritonPlatform, gpu_capabilities, use_device
 from anychip_cuda.chips import caches_of, chip_of, formats_of
-from anychip_cuda.choice import Choice, choose, find, remembered, timer
+from anychip_cuda.choice import Choice, choose, find, remembered
 from anychip_cuda.kernels import cuda_kernels
 from anychip_cuda.steps import prompt_steps
+from anychip_cuda.trial import timer
 
 GRAPHS = GraphKind(torch.cuda.CUDAGraph, {"capture_error_mode": "thread_local"})
 """Steps under way elsewhere in the process are none of a capture's business."""
@@ -31,13 +32,15 @@ class CudaPlatform(TritonPlatform):
         level = torch.cuda.get_device_capability(device)
         memory = torch.cuda.get_device_properties(device).total_memory
         capabilities = gpu_capabilities(formats_of(level), caches_of(level), "nccl", memory)
-        self._found = find(device)
-        self._timed = remembered(timer(device), marker("libraries"), torch.cuda.get_device_name(device))
+        chip = chip_of(device)
+        self._found = find(device, chip)
+        machine = f"{torch.cuda.get_device_name(device)} {programs_hash()}"
+        self._timed = remembered(timer(device, chip), marker("libraries"), machine)
         self._choices: dict[OpSpec, Choice] = {}
         self._choice: Choice | None = None
-        likely = next((each.library for each in self._found if each.library is not None), None)
+        likely = next((each.library for each in self._found if each.library is not None and each.library.likely), None)
         kernels, steps = partial(cuda_kernels, library=likely), partial(prompt_steps, library=likely)
-        super().__init__(device, chip_of(device), capabilities, GRAPHS, kernels, early, steps)
+        super().__init__(device, chip, capabilities, GRAPHS, kernels, early, steps)
 
     def kernels(self, spec: OpSpec) -> Mapping[str, Kernel]:
         """With the library that is fastest for prompts of such a model."""

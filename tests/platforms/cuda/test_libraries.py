@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,13 +23,14 @@ CUDNN = Cudnn()
 BOTH = (Found("fa3-fwd", FLASH), Found("flash-attn-3", None, "is not installed"), Found("cuDNN", CUDNN))
 
 
-def never(library: Library, spec: OpSpec) -> float:
+def never(library: Library | None, spec: OpSpec) -> float:
     raise AssertionError("there is nothing to time")
 
 
 @pytest.mark.parametrize(("flash", "cudnn", "chosen"), [(376.0, 482.0, FLASH), (500.0, 482.0, CUDNN)])
 def test_the_faster_one_is_chosen_and_the_note_says_why(flash: float, cudnn: float, chosen: Library) -> None:
-    choice = choose(BOTH, SPEC, lambda library, spec: flash if library is FLASH else cudnn)
+    times = {FLASH: flash, CUDNN: cudnn, None: 900.0}
+    choice = choose(BOTH, SPEC, lambda library, spec: times[library])
     assert choice.library is chosen
     assert choice.note.startswith(f"long prompts: {chosen.name}; ")
     assert f"{FLASH.name} {flash:.0f} us" in choice.note
@@ -39,7 +41,7 @@ def test_the_faster_one_is_chosen_and_the_note_says_why(flash: float, cudnn: flo
 def test_a_figure_is_kept_for_one_machine_and_one_model_s_heads(tmp_path: Path) -> None:
     figures = iter((376.2, 482.0, 100.0, 90.0))
 
-    def ask(machine: str, library: Library, spec: OpSpec) -> float:
+    def ask(machine: str, library: Library | None, spec: OpSpec) -> float:
         return remembered(lambda library, spec: next(figures), tmp_path / "new", machine)(library, spec)
 
     assert [ask("one", FLASH, SPEC) for _ in range(2)] == [376.2, 376.2]
@@ -53,11 +55,27 @@ def test_a_figure_is_kept_for_one_machine_and_one_model_s_heads(tmp_path: Path) 
     assert remembered(lambda library, spec: 5.0, tmp_path / "new", "one")(FLASH, SPEC) == 5.0
 
 
-def test_the_only_one_is_not_timed() -> None:
-    assert choose(BOTH[1:], SPEC, never).library is CUDNN
+@pytest.mark.parametrize(("own", "chosen"), [(427.0, CUDNN), (400.0, None)])
+def test_triton_s_kernels_are_timed_too(own: float, chosen: Library | None) -> None:
+    choice = choose(BOTH[1:], SPEC, lambda library, spec: 410.0 if library else own)
+    assert choice.library is chosen
+    assert "Triton 4" in choice.note
+
+
+def test_those_that_cannot_serve_a_model_are_not_timed() -> None:
+    def timed(library: Library | None, spec: OpSpec) -> float:
+        assert library is None or not library.refuses(spec)
+        return 1.0 if library else 2.0
+
     half = OpSpec("float16", 1024, 16, 8, 128, 1000)
-    assert choose(BOTH, half, never).library is CUDNN  # this build of the other has no float16
-    assert choose(BOTH, OpSpec("bfloat16", 1024, 16, 8, 256, 1000), never).library is FLASH
+    assert choose(BOTH, half, timed).library is CUDNN  # this build of the other has no float16
+    assert choose(BOTH, OpSpec("bfloat16", 1024, 16, 8, 256, 1000), timed).library is FLASH
+
+
+def test_cudnn_is_left_out_where_triton_was_measured_to_be_faster() -> None:
+    found, paged = (Found("cuDNN", Cudnn(outdone=True)),), replace(SPEC, block_size=64)
+    assert choose(found, paged, never).library is None
+    assert choose(found, replace(SPEC, block_size=16), lambda library, spec: 1.0 if library else 2.0).library
 
 
 def test_without_any_it_is_triton() -> None:
@@ -67,10 +85,10 @@ def test_without_any_it_is_triton() -> None:
 
 
 def test_one_that_fails_is_named_and_left_out() -> None:
-    def timed(library: Library, spec: OpSpec) -> float:
+    def timed(library: Library | None, spec: OpSpec) -> float:
         if library is FLASH:
             raise RuntimeError("no kernel image is available\nfor this device")
-        return 482.0
+        return 482.0 if library else 900.0
 
     choice = choose((*BOTH, Found("other", None, "1.0 cannot be used")), SPEC, timed)
     assert choice.library is CUDNN
