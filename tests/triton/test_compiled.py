@@ -149,8 +149,11 @@ def test_nothing_is_left_out() -> None:
     edit("sm_90")
     add("sm_90")
     launched = {found.name for found in compiled()}
+    use("sm_80")  # a chip that copies no tiles
+    mix("sm_80")
+    launched |= {found.name for found in compiled()}
     entries = {name for name, program in programs().items() if "OVERLAP" in program.arg_names and name not in STEPS}
     assert launched == entries
 
 
-STEPS = ("take_turn", "let_next_start", "wait_for_previous", "_multiply")
+STEPS = ("take_turn", "let_next_start", "wait_for_previous", "_multiply", "_multiply_lines")
