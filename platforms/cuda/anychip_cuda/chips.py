@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib import metadata
 
 import torch
+import triton
 
 from anychip.triton.chip import Chip
 from anychip.triton.keys import has_gluon
@@ -97,6 +97,7 @@ SMALL = replace(
     query_small=Tile(64, 64, 4, 3),
     query_medium=Tile(128, 64, 8, 3),
     query_large=Tile(128, 64, 8, 3),
+    query_wide=Tile(64, 32, 4, 2),
     query_coded_small=Tile(64, 64, 4, 3),
     query_coded=Tile(64, 64, 4, 3),
     copied_small=Tile(64, 64, 4, 2),
@@ -141,8 +142,8 @@ def tuning_of(capability: tuple[int, int], shared_memory: int) -> Tuning:
 
 
 def triton_version() -> str:
-    """That which is installed, without its last number."""
-    return metadata.version("triton").rpartition(".")[0]
+    """That which is installed, without its last number; its package has another name beside PyTorch's nightly builds."""
+    return ".".join(triton.__version__.split(".")[:2])
 
 
 def chip_of(device: torch.device) -> Chip:
