@@ -72,7 +72,7 @@ class QueryAttention:
         from triton.experimental.gluon.language import NVMMASharedLayout
         from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-        from anychip.triton.programs.groups import attend_grouped
+        from anychip.triton.gluon_programs.groups import attend_grouped
 
         queries, tile = self.queries, [1, COPIED, padded(self.q.shape[2])]
         layout = NVMMASharedLayout(SWIZZLE, self.q.dtype.itemsize * 8, len(tile))

@@ -142,7 +142,7 @@ def tuning_of(capability: tuple[int, int], shared_memory: int) -> Tuning:
 
 
 def triton_version() -> str:
-    """That which is installed, without its last number; its package has another name beside PyTorch's nightly builds."""
+    """That which is installed, without its last number; its package is named otherwise beside nightly builds."""
     return ".".join(triton.__version__.split(".")[:2])
 
 

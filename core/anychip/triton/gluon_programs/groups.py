@@ -22,7 +22,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from anychip.triton.programs.group_scores import LINES, begin, score, seen, weigh
+from anychip.triton.gluon_programs.group_scores import LINES, begin, score, seen, weigh
 
 PIECE = gl.constexpr(8)
 
