@@ -15,9 +15,14 @@ GLUON = (3, 6)
 """Triton from which on Gluon has the words of our programs."""
 
 
+def triton_version() -> tuple[int, ...]:
+    """That of the Triton which is used, without its last number; beside nightly builds its package has another name."""
+    return tuple(int(part) for part in triton.__version__.split(".")[:2])
+
+
 def has_gluon() -> bool:
     """Whether this Triton reads programs in Gluon."""
-    return tuple(int(part) for part in triton.__version__.split(".")[:2]) >= GLUON
+    return triton_version() >= GLUON
 
 
 def settle_keys() -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-import triton
 
 from anychip.triton.chip import Chip
-from anychip.triton.keys import has_gluon
+from anychip.triton.keys import has_gluon, triton_version
 from anychip.triton.packing import FORMATS
 from anychip.triton.tuning import FragmentTile, Tile, Tuning, WeightTile
 
@@ -126,7 +125,7 @@ B200 = replace(
 """For compute capability 10.0, where products of 8 bits spill with 4 warps, and larger tiles do: not measured."""
 
 
-GLUON = ("3.6", "3.7")
+GLUON = (3, 6), (3, 7)
 """Versions of Triton with whose lower language programs were compiled: it is an experiment, and may change."""
 
 
@@ -139,11 +138,6 @@ def tuning_of(capability: tuple[int, int], shared_memory: int) -> Tuning:
     if capability >= (10, 0):
         return B200
     return H200 if triton_version() in GLUON else replace(H200, grouped=None, grouped_wide=None)
-
-
-def triton_version() -> str:
-    """That which is installed, without its last number; its package is named otherwise beside nightly builds."""
-    return ".".join(triton.__version__.split(".")[:2])
 
 
 def chip_of(device: torch.device) -> Chip:
