@@ -11,8 +11,8 @@ from triton.runtime.jit import JITFunction
 
 from anychip.triton import gluon_programs, programs
 
-GLUON = (3, 6)
-"""Triton from which on Gluon has the words of our programs."""
+GLUON = (3, 6), (3, 7)
+"""Versions of Triton with which our programs in Gluon were compiled: it is an experiment, and may change."""
 
 
 def triton_version() -> tuple[int, ...]:
@@ -21,8 +21,8 @@ def triton_version() -> tuple[int, ...]:
 
 
 def has_gluon() -> bool:
-    """Whether this Triton reads programs in Gluon."""
-    return triton_version() >= GLUON
+    """Whether this Triton is one that is known to read our programs in Gluon."""
+    return triton_version() in GLUON
 
 
 def settle_keys() -> None:

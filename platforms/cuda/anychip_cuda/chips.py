@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 
 from anychip.triton.chip import Chip
-from anychip.triton.keys import has_gluon, triton_version
+from anychip.triton.keys import has_gluon
 from anychip.triton.packing import FORMATS
 from anychip.triton.tuning import FragmentTile, Tile, Tuning, WeightTile
 
@@ -125,10 +125,6 @@ B200 = replace(
 """For compute capability 10.0, where products of 8 bits spill with 4 warps, and larger tiles do: not measured."""
 
 
-GLUON = (3, 6), (3, 7)
-"""Versions of Triton with whose lower language programs were compiled: it is an experiment, and may change."""
-
-
 def tuning_of(capability: tuple[int, int], shared_memory: int) -> Tuning:
     """Tiles that fit a program's share of shared memory, in bytes."""
     if shared_memory <= ROOMY:
@@ -137,7 +133,7 @@ def tuning_of(capability: tuple[int, int], shared_memory: int) -> Tuning:
         return A100
     if capability >= (10, 0):
         return B200
-    return H200 if triton_version() in GLUON else replace(H200, grouped=None, grouped_wide=None)
+    return H200 if has_gluon() else replace(H200, grouped=None, grouped_wide=None)
 
 
 def chip_of(device: torch.device) -> Chip:

@@ -18,9 +18,6 @@ from anychip_cuda.libraries import Library
 
 TRIAL = (8192,)
 """Tokens of the prompts that libraries are timed with: one as long as a step, as cuDNN plans 40 ms for each length."""
-CALLS = 5
-"""The fastest counts: the figure is kept, and whatever else runs while a model is loaded only makes calls slower."""
-
 Timed = Callable[[Library | None, OpSpec], float]
 """Microseconds that a library, or else Triton, takes for prompts of `TRIAL`; raises `RuntimeError` where it cannot."""
 

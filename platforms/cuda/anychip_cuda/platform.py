@@ -13,6 +13,7 @@ from anychip.plugin.contract import KVPlan
 from anychip.runner.inputs import Forward, RunBatch
 from anychip.triton.ahead import Helpers, marker, programs_hash
 from anychip.triton.graphs import GraphKind
+from anychip.triton.keys import has_gluon
 from anychip.triton.platform import TritonPlatform, gpu_capabilities, use_device
 from anychip_cuda.chips import caches_of, chip_of, formats_of
 from anychip_cuda.choice import Choice, choose, find, remembered
@@ -22,6 +23,10 @@ from anychip_cuda.trial import timer
 
 GRAPHS = GraphKind(torch.cuda.CUDAGraph, {"capture_error_mode": "thread_local"})
 """Steps under way elsewhere in the process are none of a capture's business."""
+
+NO_GLUON = (
+    "long prompts and 4-bit weights by Triton's older ways: only Triton 3.6 and 3.7 are known to read the newer ones"
+)
 
 
 class CudaPlatform(TritonPlatform):
@@ -53,7 +58,8 @@ class CudaPlatform(TritonPlatform):
         """Also by what long prompts attend; before a model is loaded, what there is for them."""
         offers = "; ".join(each.line for each in self._found)
         chosen = f"for long prompts: {offers}" if self._choice is None else self._choice.note
-        return *super().notes(), chosen
+        older = () if has_gluon() else (NO_GLUON,)
+        return *super().notes(), chosen, *older
 
     def communicator(self, group: Sequence[int]) -> Communicator:
         """NCCL's collectives, with small sums over peer memory where that is faster."""
