@@ -33,7 +33,7 @@ from anychip_cuda.recorded import recording
 
 CHIP, KV_HEADS, DIM, LONG = Chip(6), 1, 16, 1024
 SPEC = OpSpec("float16", 64, 4, KV_HEADS, DIM, 100)
-CUDNN = Cudnn("MATH")
+CUDNN = Cudnn(backend="MATH")
 
 
 @dataclass(frozen=True, slots=True)
