@@ -10,6 +10,7 @@ import triton
 from triton.runtime.jit import JITFunction
 
 from anychip.triton import gluon_programs, programs
+from anychip.triton.programs.order import wait_for_previous
 
 GLUON = (3, 6), (3, 7)
 """Versions of Triton with which our programs in Gluon were compiled: it is an experiment, and may change."""
@@ -32,7 +33,7 @@ def settle_keys() -> None:
     So without this the keys depend on what was launched first, and programs are compiled again for nothing. What is
     interpreted has no key.
     """
-    if triton.knobs.runtime.interpret:
+    if not isinstance(wait_for_previous, JITFunction):  # interpreted, but for those in Gluon
         return
     for module in program_modules():
         found = vars(importlib.import_module(module))
