@@ -12,6 +12,7 @@ from anychip.runner.host_memory import host_memory
 from anychip.runner.platform import TorchPlatform
 from anychip.triton.chip import Chip
 from anychip.triton.provider import TritonKernels
+from anychip.triton.tuning import Tuning
 
 PROCESSORS = 6
 """Few, so that short contexts are cut too."""
@@ -42,4 +43,4 @@ class InterpretedPlatform(TorchPlatform):
     def kernels(self, spec: OpSpec) -> Mapping[str, Kernel]:
         if self.heads and spec.num_heads not in self.heads:
             return {}
-        return TritonKernels(Chip(PROCESSORS)).kernels(spec)
+        return TritonKernels(Chip(PROCESSORS, tuning=Tuning(context_blocks=True))).kernels(spec)

@@ -73,8 +73,8 @@ def _attend_contexts(
         q, cache.k, cache.v, cache.k_scale, cache.v_scale, table, contexts.pieces, contexts.sharers,
         contexts.row_pieces, out, partial, statistics, scoring.sinks, scoring.factor, scoring.softcap, q.stride(0),
         q.stride(1), table.stride(0), G=heads // kv_heads, D=dim, PAGE=plan.block_size,
-        STARTS=1 if plan.window else UNIT, CODED=not cache.whole, SOFTCAP=scoring.softcap > 0,
-        SINKS=scoring.sinks is not None, STAGES=tile.stages,
+        STARTS=UNIT if chip.tuning.context_blocks and not plan.window else 1, CODED=not cache.whole,
+        SOFTCAP=scoring.softcap > 0, SINKS=scoring.sinks is not None, STAGES=tile.stages,
         BLOCK_M=tile.rows, BLOCK_N=tile.keys, BLOCK_D=padded(dim), **_shared(contexts.shared), **tile.launch,
         **chip.order,
     )  # fmt: skip

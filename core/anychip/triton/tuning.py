@@ -90,6 +90,8 @@ class Tuning:
     share a context. One launch reads both, so by as many warps. None, and for the rest: the tile above for both."""
     context_many: tuple[Tile, Tile] | None = None
     """The same from MANY rows on, where it is another."""
+    context_blocks: bool = False
+    """Whether a tile's block is looked up once where its keys share it; other chips spill what that keeps."""
     query_few: Tile = Tile(16, 64, 4, 2)
     """Several tokens' heads, where no row brings more than 16 lines."""
     query_small: Tile = Tile(64, 64, 4, 2)

@@ -29,6 +29,7 @@ H200 = Tuning(
     context_crowd=(Tile(16, 64, 4, 3), Tile(64, 64, 4, 3)),
     context_many=(Tile(16, 64, 4, 3), Tile(64, 32, 4, 3)),
     context_large=Tile(16, 32, 4, 3),
+    context_blocks=True,
     query_few=Tile(16, 64, 4, 4),
     query_small=Tile(64, 64, 4, 4),
     query_medium=Tile(128, 64, 8, 6),
@@ -71,6 +72,7 @@ PORTABLE = Tuning().fragments
 """For chips without instructions of four warps, or with others than Hopper's: not measured."""
 A100 = replace(
     H200,
+    context_blocks=False,
     context=Tile(16, 64, 4, 3),
     context_crowd=(Tile(16, 64, 4, 3), Tile(32, 64, 4, 2)),
     context_many=None,

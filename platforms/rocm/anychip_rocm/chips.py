@@ -23,6 +23,8 @@ CDNA = Tuning(
     query_coded=Tile(64, 32, 4, 2),
     query_wide=Tile(64, 32, 4, 2),
 )
+MI200 = replace(CDNA, query_medium=Tile(128, 32, 8, 2), query_large=Tile(128, 32, 8, 2))
+"""For gfx90a, where tiles of 64 keys spill four registers."""
 ROOMY = replace(
     CDNA,
     thin=WeightTile(64, 128, 4, 4),
@@ -95,7 +97,7 @@ CHIPS: Mapping[str, Architecture] = MappingProxyType(
     {
         found.name: found
         for found in (
-            Architecture("gfx90a", 64 * 1024, None, CDNA),
+            Architecture("gfx90a", 64 * 1024, None, MI200),
             Architecture("gfx942", 64 * 1024, torch.float8_e4m3fnuz, CDNA),
             Architecture("gfx950", 160 * 1024, torch.float8_e4m3fn, ROOMY),
             Architecture("gfx1100", 64 * 1024, None, RDNA),
