@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from anychip.triton.chip import Chip
+from anychip.triton.descriptors import tiles_of
 from anychip.triton.expert_shapes import WIDTH, ExpertShape
 from anychip.triton.matrices import Matrices
 from anychip.triton.pairs import Pairs
@@ -47,8 +48,6 @@ class CopiedExperts:
 
     def _blocks(self, x: torch.Tensor, pairs: Pairs, activation: str, out: torch.Tensor) -> None:
         """For many; see programs/expert_blocks.py."""
-        from triton.tools.tensor_descriptor import TensorDescriptor  # which builds of Triton for others may lack
-
         (shape, other), size, blocks = self.shapes, self.outer.columns, len(pairs.owners)
         hidden = torch.empty(len(pairs.order), size, dtype=x.dtype, device=x.device)
         gate_blocks[(-(-size // shape.rows), blocks)](
@@ -56,9 +55,8 @@ class CopiedExperts:
             K=self.inner.columns, COUNT=pairs.each, ACTIVATION=activation, BLOCK_T=WIDTH, BLOCK_N=shape.rows,
             BLOCK_K=shape.inputs, **shape.options, **self.chip.order,
         )  # fmt: skip
-        inputs = TensorDescriptor(hidden, list(hidden.shape), list(hidden.stride()), [WIDTH, other.inputs])
         multiply_blocks[(self.chip.processors,)](
-            inputs, self.outer.tiles(1, other.rows, other.inputs), out, pairs.order, pairs.owners, pairs.used,
-            pairs.shares, N=self.outer.rows, K=size, PROGRAMS=self.chip.processors, BLOCK_T=WIDTH, BLOCK_N=other.rows,
-            BLOCK_K=other.inputs, **other.options, **self.chip.order,
+            tiles_of(hidden, WIDTH, other.inputs), self.outer.tiles(1, other.rows, other.inputs), out, pairs.order,
+            pairs.owners, pairs.used, pairs.shares, N=self.outer.rows, K=size, PROGRAMS=self.chip.processors,
+            BLOCK_T=WIDTH, BLOCK_N=other.rows, BLOCK_K=other.inputs, **other.options, **self.chip.order,
         )  # fmt: skip

@@ -11,11 +11,12 @@ from anychip.triton.chip import Chip
 from anychip.triton.copied_experts import CopiedExperts
 from anychip.triton.expert_shapes import ExpertShape, expert_shape
 from anychip.triton.matrices import Matrices
-from anychip.triton.pairs import Pairs, power, sorted_pairs
+from anychip.triton.pairs import Pairs, sorted_pairs
 from anychip.triton.programs.expert_vectors import gate_pairs, join_experts
 from anychip.triton.programs.experts import add_pairs, choose, multiply_experts
 from anychip.triton.rounding import round_tokens
 from anychip.triton.rows import BLOCK, unit_stride
+from anychip.triton.tiles import power
 from anychip.triton.tuning import WeightTile
 from anychip.weights.weight import Weight
 

@@ -10,7 +10,7 @@ from anychip.triton.chip import Chip
 from anychip.triton.programs.edits import add_entries, mask_bits
 from anychip.triton.programs.logprobs import offer_best, score_best
 from anychip.triton.programs.penalties import count_newest, penalize
-from anychip.triton.sampling import power_of_two
+from anychip.triton.tiles import power
 
 BLOCK = 1024
 """Tokens of the vocabulary that a program penalizes."""
@@ -48,7 +48,7 @@ class Logits:
         (rows, vocabulary), penalized = logits.shape, len(index)
         copy = keep or logits.dtype != torch.float32
         out = torch.empty(logits.shape, dtype=torch.float32, device=logits.device) if copy else logits
-        programs, places = (rows, max(PLACES, power_of_two(penalized))) if copy else (penalized, 1)
+        programs, places = (rows, max(PLACES, power(penalized))) if copy else (penalized, 1)
         if programs:
             penalize[(programs, -(-vocabulary // BLOCK))](
                 logits, out, index, slots, counts, _bytes(seen), presence, frequency, repetition, logits.stride(0),
@@ -105,7 +105,7 @@ class Logits:
             )
             score_best[(rows,)](
                 logits, token_ids, keys, sums, above, ids, values, ranks, logits.stride(0), parts, count, V=vocabulary,
-                PART=self.part, PARTS=power_of_two(parts), num_warps=self.chip.tuning.warps(self.threads),
+                PART=self.part, PARTS=power(parts), num_warps=self.chip.tuning.warps(self.threads),
                 **self.chip.order,
             )  # fmt: skip
         return ids, values, ranks

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from anychip.triton.descriptors import aligned
 from anychip.triton.packing import Codes
 from anychip.weights.weight import Weight
 
@@ -48,7 +49,7 @@ class Matrices:
     @property
     def copied(self) -> bool:
         """Whether chips with descriptors copy tiles of them: numbers of 16 bits in lines at a multiple of 16 bytes."""
-        return self.values.itemsize == 2 and self.values.stride(0) % 8 == 0 and self.columns % 8 == 0
+        return self.values.itemsize == 2 and aligned(self.values) and self.columns % 8 == 0
 
     def tiles(self, matrices: int, rows: int, columns: int) -> TensorDescriptor:
         """What the chip's own copies of tiles go by: the same rows of so many matrices one behind the other.

@@ -8,6 +8,7 @@ import torch
 
 from anychip.triton.chip import Chip
 from anychip.triton.programs.pairs import count_pairs, place_chunks, scatter_pairs, sort_pairs
+from anychip.triton.tiles import power
 
 CHUNK = 2048
 """Most pairs that each program looks at all of."""
@@ -66,8 +67,3 @@ def sorted_pairs(chip: Chip, shares: torch.Tensor, chosen: torch.Tensor, experts
 def most_blocks(pairs: int, experts: int, width: int) -> int:
     """Blocks of `width` that so many pairs can fill at most, whichever experts they go to."""
     return min(pairs, experts + pairs // width)
-
-
-def power(size: int) -> int:
-    """The smallest power of two from `size` on, 2 at least."""
-    return max(2, 1 << (size - 1).bit_length())

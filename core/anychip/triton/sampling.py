@@ -10,6 +10,7 @@ from anychip.sample.choose import BLOCK
 from anychip.triton.chip import Chip
 from anychip.triton.programs.draw import draw_tokens, weigh_blocks
 from anychip.triton.programs.greedy import choose_peak, find_peaks
+from anychip.triton.tiles import power
 
 PART = 2048
 """Tokens of the vocabulary that a program looks at."""
@@ -114,7 +115,7 @@ class Sampling:
             values, tokens = self._peaks(logits)
             parts = values.shape[1]
             choose_peak[(len(logits),)](
-                values, tokens, ids, highest, rows, newest, parts, TAKE=newest is not None, BLOCK=power_of_two(parts),
+                values, tokens, ids, highest, rows, newest, parts, TAKE=newest is not None, BLOCK=power(parts),
                 **self.chip.order,
             )  # fmt: skip
 
@@ -122,7 +123,7 @@ class Sampling:
         (count, vocabulary), device, order = logits.shape, logits.device, self.chip.order
         if not count:
             return
-        parts, room = -(-vocabulary // PART), min(self.room, power_of_two(vocabulary))
+        parts, room = -(-vocabulary // PART), min(self.room, power(vocabulary))
         blocks = parts * TILE
         of_blocks = torch.empty(3, count, blocks, dtype=torch.float32, device=device)
         places = torch.empty(2, count, blocks, dtype=torch.int32, device=device)
@@ -132,7 +133,7 @@ class Sampling:
         draw_tokens[(count,)](
             logits, *parameters, of_blocks, places, lists, draw.numbers, draw.keys, draw.positions, draw.ids,
             draw.highest, draw.rows, draw.newest, logits.stride(0), blocks, TAKE=draw.newest is not None,
-            BLOCKS=power_of_two(blocks), ROOM=room, LEVELS=LEVELS, SHIFT=SHIFTS[logits.dtype],
+            BLOCKS=power(blocks), ROOM=room, LEVELS=LEVELS, SHIFT=SHIFTS[logits.dtype],
             num_warps=self.chip.tuning.warps(THREADS), **sizes, **order,
         )  # fmt: skip
 
@@ -141,8 +142,3 @@ def _chosen(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Room for a token and the highest logit of each row."""
     ids = torch.empty(len(logits), dtype=torch.int64, device=logits.device)
     return ids, torch.empty(len(logits), dtype=torch.float32, device=logits.device)
-
-
-def power_of_two(count: int) -> int:
-    """The next one, at least 2."""
-    return max(2, 1 << (count - 1).bit_length())

@@ -84,4 +84,9 @@ def query_way(
 
 def padded(size: int) -> int:
     """The next power of two, 16 at least: what a tile's axis takes for `size`."""
-    return max(16, 1 << (size - 1).bit_length())
+    return max(16, power(size))
+
+
+def power(size: int) -> int:
+    """The smallest power of two from `size` on, 2 at least."""
+    return max(2, 1 << (size - 1).bit_length())
