@@ -13,11 +13,11 @@ from triton_device import chip
 
 from anychip.ops.attention import AttentionInputs
 from anychip.plugin.contract import KVSpec, Plane
-from anychip.triton.attention import Attention
-from anychip.triton.cache import PagedCache, new_cache
+from anychip.triton.attention.attention import Attention
+from anychip.triton.attention.cache import PagedCache, new_cache
+from anychip.triton.linear.shapes import ThinShape
 from anychip.triton.programs.thin import multiply_thin
 from anychip.triton.programs.vector import multiply_vector
-from anychip.triton.shapes import ThinShape
 from anychip.triton.tuning import Tile, Tuning, WeightTile
 from anychip_cuda.chips import H200
 

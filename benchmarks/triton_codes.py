@@ -15,8 +15,8 @@ from triton_device import chip
 from anychip.ops import experts as reference
 from anychip.ops.linear import linear
 from anychip.testing.compare import normalized_error
-from anychip.triton.codes import CodedLinear
-from anychip.triton.experts import Experts
+from anychip.triton.experts.experts import Experts
+from anychip.triton.linear.codes import CodedLinear
 from anychip.triton.packing import Codes, prepare_codes
 from anychip.weights.quantize import quantize
 from anychip.weights.scheme import Scheme

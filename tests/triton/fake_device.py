@@ -14,7 +14,7 @@ from typing import Any
 import triton
 from triton.backends.compiler import GPUTarget
 
-from anychip.triton.absent import Target, use_absent
+from anychip.triton.ahead.absent import Target, use_absent
 from anychip.triton.keys import program_modules
 from anychip_rocm.chips import CHIPS
 

@@ -15,13 +15,13 @@ from anychip.ops.op import OpSpec
 from anychip.ops.parts import Ops
 from anychip.ops.ragged import Ragged
 from anychip.plugin.contract import KVSpec, Plane
-from anychip.triton.attention import Attention
+from anychip.triton.attention.attention import Attention
+from anychip.triton.attention.plan import CROWD, key_slots
+from anychip.triton.attention.rotary import Heads
 from anychip.triton.chip import Chip
 from anychip.triton.packing import FORMATS, prepare_codes
 from anychip.triton.peers import PeerMemory, add_peers
-from anychip.triton.plan import CROWD, key_slots
 from anychip.triton.provider import TritonKernels
-from anychip.triton.rotary import Heads
 from anychip.weights.quantize import quantize
 from anychip.weights.scheme import Scheme
 from anychip.weights.weight import Weight

@@ -11,10 +11,10 @@ from tests.triton.launches import caches, chip
 
 from anychip.config import make_config
 from anychip.plugin.contract import ModelSource
-from anychip.triton.absent import Target
+from anychip.triton.ahead.absent import Target
+from anychip.triton.ahead.work import Work
 from anychip.triton.packing import FORMATS
 from anychip.triton.platform import gpu_capabilities
-from anychip.triton.work import Work
 from anychip_cuda.cudnn import Cudnn
 from anychip_cuda.kernels import cuda_kernels
 from anychip_cuda.libraries import Library

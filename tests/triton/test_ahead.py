@@ -23,15 +23,15 @@ from tests.triton.rehearsed import BERT, QWEN, work
 
 from anychip.config import make_config
 from anychip.log import logger
-from anychip.triton.ahead import Helpers, mark, start_early, start_helpers
-from anychip.triton.rehearsal import Rehearsal, rehearse
-from anychip.triton.work import Work
+from anychip.triton.ahead.process import Helpers, mark, start_early, start_helpers
+from anychip.triton.ahead.rehearsal import Rehearsal, rehearse
+from anychip.triton.ahead.work import Work
 
 LONG = 300
 """Seconds that no machine should need."""
 PARENT = """
 import sys, time
-from anychip.triton.ahead import Helpers
+from anychip.triton.ahead.process import Helpers
 from tests.triton.rehearsed import QWEN, work
 helpers = Helpers("cuda", 1)
 assert helpers.begin(work("sm_90", QWEN))
@@ -43,9 +43,9 @@ OUTLINES = """
 import sys
 import triton
 from tests.triton.rehearsed import EXPERTS, LLAMA, QWEN, work
-from anychip.triton.absent import use_absent
-from anychip.triton.outlines import Outlines
-from anychip.triton.rehearsal import Rehearsal, rehearse
+from anychip.triton.ahead.absent import use_absent
+from anychip.triton.ahead.outlines import Outlines
+from anychip.triton.ahead.rehearsal import Rehearsal, rehearse
 
 given = work("sm_90", eval(sys.argv[1]), **eval(sys.argv[2]))
 use_absent(given.target)
@@ -227,7 +227,7 @@ def test_none_is_started_where_nobody_wants_any() -> None:
 
 
 def test_starting_one_needs_no_torch() -> None:
-    code = "import sys, anychip.triton.ahead; print('torch' in sys.modules, 'triton' in sys.modules)"
+    code = "import sys, anychip.triton.ahead.process; print('torch' in sys.modules, 'triton' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True"]
 

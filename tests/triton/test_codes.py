@@ -14,8 +14,8 @@ from anychip.ops.linear import linear as reference
 from anychip.ops.linear import random_weight
 from anychip.testing.compare import normalized_error
 from anychip.triton.chip import Chip
-from anychip.triton.codes import CodedLinear
-from anychip.triton.linear import Linears
+from anychip.triton.linear.codes import CodedLinear
+from anychip.triton.linear.linear import Linears
 from anychip.triton.packing import Codes, pack, prepare_codes, without_negative_zero
 from anychip.triton.rows import Rows
 from anychip.weights.quantize import fits, quantize

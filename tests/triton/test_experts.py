@@ -15,10 +15,10 @@ from anychip.ops import experts as reference
 from anychip.ops.linear import random_weight
 from anychip.testing.compare import normalized_error
 from anychip.triton.chip import Chip
-from anychip.triton.expert_shapes import WIDE
-from anychip.triton.experts import VECTORS, Experts
+from anychip.triton.experts.experts import VECTORS, Experts
+from anychip.triton.experts.pairs import CHUNK, sorted_pairs
+from anychip.triton.experts.shapes import WIDE
 from anychip.triton.packing import Codes, prepare_codes
-from anychip.triton.pairs import CHUNK, sorted_pairs
 from anychip.triton.tuning import Tuning, WeightTile
 from anychip.weights.quantize import quantize
 from anychip.weights.scheme import Scheme

@@ -18,9 +18,9 @@ from tests.triton.gluon_words import interpreted
 from anychip.ops.linear import linear as reference
 from anychip.ops.linear import random_weight
 from anychip.testing.compare import normalized_error
-from anychip.triton import fragments as launches
 from anychip.triton.chip import Chip
-from anychip.triton.codes import CodedLinear
+from anychip.triton.linear import fragments as launches
+from anychip.triton.linear.codes import CodedLinear
 from anychip.triton.packing import Codes, pack_fragments, pack_pairs, prepare_codes
 from anychip.triton.tuning import FragmentTile, Tuning
 from anychip.weights.quantize import quantize

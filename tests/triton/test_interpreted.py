@@ -25,9 +25,9 @@ from anychip.ops.shapes import normal
 from anychip.plugin.contract import KVSpec, Plane
 from anychip.testing.compare import normalized_error
 from anychip.testing.op_checks import check_op
+from anychip.triton.attention.rotary import Heads
 from anychip.triton.chip import Chip
 from anychip.triton.provider import TritonKernels
-from anychip.triton.rotary import Heads
 from anychip.triton.sampling import Sampling
 from anychip.triton.tuning import Tile, Tuning
 from anychip.weights.weight import Weight

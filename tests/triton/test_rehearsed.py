@@ -17,8 +17,8 @@ from tests.triton.fake_device import SHARED, compiled, use
 from tests.triton.rehearsed import BERT, EXPERTS, LLAMA, QWEN, work
 
 from anychip.errors import UserError
-from anychip.triton.rehearsal import Rehearsal, rehearse
-from anychip.triton.work import Work
+from anychip.triton.ahead.rehearsal import Rehearsal, rehearse
+from anychip.triton.ahead.work import Work
 from anychip_cuda.cudnn import Cudnn
 from anychip_cuda.flash import PACKAGES, Flash
 

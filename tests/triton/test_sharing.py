@@ -27,9 +27,9 @@ from anychip.ops.parts import Ops
 from anychip.ops.shapes import normal
 from anychip.plugin.contract import KVSpec, Plane
 from anychip.testing.compare import normalized_error
-from anychip.triton.attention import Attention
+from anychip.triton.attention.attention import Attention
+from anychip.triton.attention.plan import CROWD, LEAST_SHARED, ROW_CLASSES, UNIT, Contexts
 from anychip.triton.chip import Chip
-from anychip.triton.plan import CROWD, LEAST_SHARED, ROW_CLASSES, UNIT, Contexts
 from anychip.triton.programs.sharing import find_sharing, order_sharers
 from anychip.triton.provider import TritonKernels
 from anychip.triton.tuning import Tile, Tuning

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 
 from anychip.triton.chip import Chip
+from anychip.triton.powers import power
 from anychip.triton.programs.edits import add_entries, mask_bits
 from anychip.triton.programs.logprobs import offer_best, score_best
 from anychip.triton.programs.penalties import count_newest, penalize
-from anychip.triton.tiles import power
 
 BLOCK = 1024
 """Tokens of the vocabulary that a program penalizes."""

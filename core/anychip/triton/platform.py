@@ -15,17 +15,17 @@ from anychip.runner.captured import CapturedSteps
 from anychip.runner.host_pool import start_pool
 from anychip.runner.inputs import Forward, RunBatch
 from anychip.runner.platform import TorchPlatform
-from anychip.triton.absent import current_target
-from anychip.triton.ahead import Helpers, start_helpers
+from anychip.triton.ahead.absent import current_target
+from anychip.triton.ahead.process import Helpers, start_helpers
+from anychip.triton.ahead.rehearsal import KernelsOf, StepsOf, as_captured
+from anychip.triton.ahead.work import Work
 from anychip.triton.chip import Chip
 from anychip.triton.copies import Fetched, send
 from anychip.triton.graphs import GraphKind, Graphs
 from anychip.triton.packing import prepare_codes
 from anychip.triton.provider import triton_kernels
-from anychip.triton.rehearsal import KernelsOf, StepsOf, as_captured
 from anychip.triton.runner import TritonRunner
 from anychip.triton.sizes import captured_sizes, reads_paged
-from anychip.triton.work import Work
 from anychip.weights.weight import Weight
 
 if TYPE_CHECKING:

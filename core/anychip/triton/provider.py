@@ -9,16 +9,16 @@ from typing import Any
 from anychip.cache.storage import CODES
 from anychip.ops.op import Kernel, NumericClass, OpSpec
 from anychip.ops.shapes import dtype_of
-from anychip.triton.attention import Attention
-from anychip.triton.cache import copy_blocks, new_cache
+from anychip.triton.attention.attention import Attention
+from anychip.triton.attention.cache import copy_blocks, new_cache
+from anychip.triton.attention.encoder import RaggedAttention
+from anychip.triton.attention.rotary import Heads
 from anychip.triton.chip import Chip
-from anychip.triton.experts import Experts
+from anychip.triton.experts.experts import Experts
 from anychip.triton.keys import settle_keys
-from anychip.triton.linear import Linears
+from anychip.triton.linear.linear import Linears
 from anychip.triton.logits import Logits
 from anychip.triton.packing import EXPERT_FORMATS, FORMATS
-from anychip.triton.ragged import RaggedAttention
-from anychip.triton.rotary import Heads
 from anychip.triton.rows import Rows
 from anychip.triton.sampling import Sampling
 

@@ -10,7 +10,7 @@ from anychip.engine.batch import Batch
 from anychip.plugin.contract import KVPlan, Memory, ModelInfo, ModelSource, Progress
 from anychip.runner.step import Launched
 from anychip.runner.torch_runner import TorchRunner
-from anychip.triton.ahead import Helpers
+from anychip.triton.ahead.process import Helpers
 from anychip.triton.keys import start_hashing
 from anychip.triton.sizes import most_padded
 

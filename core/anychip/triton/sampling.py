@@ -8,9 +8,9 @@ import torch
 
 from anychip.sample.choose import BLOCK
 from anychip.triton.chip import Chip
+from anychip.triton.powers import power
 from anychip.triton.programs.draw import draw_tokens, weigh_blocks
 from anychip.triton.programs.greedy import choose_peak, find_peaks
-from anychip.triton.tiles import power
 
 PART = 2048
 """Tokens of the vocabulary that a program looks at."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anychip.plugin.contract import KVPlan, KVSpec
 from anychip.runner.captured import Sizes, sizes_up_to
-from anychip.triton.plan import ROW_CLASSES
+from anychip.triton.attention.plan import ROW_CLASSES
 from anychip.triton.provider import MAX_HEAD_DIM, MIN_HEAD_DIM
 
 MAX_CAPTURED_TOKENS = 8192

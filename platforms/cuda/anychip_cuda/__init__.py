@@ -9,7 +9,7 @@ from anychip_cuda.probe import probe
 
 
 def _open(devices: Sequence[int], config: EngineConfig) -> Platform:
-    from anychip.triton.ahead import start_early
+    from anychip.triton.ahead.process import start_early
 
     early = start_early("cuda", config)  # before torch is imported, which takes as long there as here
     from anychip_cuda.platform import CudaPlatform

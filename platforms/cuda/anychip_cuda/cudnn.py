@@ -10,7 +10,7 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from anychip.ops.op import OpSpec
-from anychip.triton.tiles import COPIED, LEAST_GROUPED
+from anychip.triton.attention.tiles import COPIED, LEAST_GROUPED
 from anychip_cuda.libraries import Keys, Library, Prompts, refusals
 
 GRAIN = 256

@@ -8,10 +8,10 @@ from typing import Any
 
 from anychip.ops.op import Kernel, OpSpec
 from anychip.ops.shapes import dtype_of
-from anychip.triton.attention import Attention
+from anychip.triton.attention.attention import Attention
+from anychip.triton.attention.rotary import Heads
 from anychip.triton.chip import Chip
 from anychip.triton.provider import TritonKernels
-from anychip.triton.rotary import Heads
 from anychip_cuda.libraries import Library
 from anychip_cuda.prompts import PromptAttention
 

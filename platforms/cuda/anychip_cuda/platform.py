@@ -11,7 +11,7 @@ from anychip.ops.op import Kernel, OpSpec
 from anychip.plugin.communicator import Communicator
 from anychip.plugin.contract import KVPlan
 from anychip.runner.inputs import Forward, RunBatch
-from anychip.triton.ahead import Helpers, marker, programs_hash
+from anychip.triton.ahead.process import Helpers, marker, programs_hash
 from anychip.triton.graphs import GraphKind
 from anychip.triton.keys import has_gluon
 from anychip.triton.platform import TritonPlatform, gpu_capabilities, use_device

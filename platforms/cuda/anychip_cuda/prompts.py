@@ -15,10 +15,10 @@ import torch
 from anychip.engine.batch import Int32
 from anychip.ops.attention import AttentionInputs
 from anychip.plugin.contract import KVSpec
-from anychip.triton.attention import Attention
-from anychip.triton.cache import PagedCache
-from anychip.triton.plan import PagedPlan, key_slots
-from anychip.triton.rotary import Heads
+from anychip.triton.attention.attention import Attention
+from anychip.triton.attention.cache import PagedCache
+from anychip.triton.attention.plan import PagedPlan, key_slots
+from anychip.triton.attention.rotary import Heads
 from anychip_cuda.libraries import Keys, Library, Prompts
 from anychip_cuda.recorded import RecordedInputs
 

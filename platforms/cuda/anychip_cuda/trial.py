@@ -13,8 +13,8 @@ from anychip.ops.attention import AttentionInputs
 from anychip.ops.op import OpSpec
 from anychip.ops.shapes import dtype_of
 from anychip.plugin.contract import KVSpec, Plane
-from anychip.triton.attention import Attention
-from anychip.triton.cache import new_cache
+from anychip.triton.attention.attention import Attention
+from anychip.triton.attention.cache import new_cache
 from anychip.triton.chip import Chip
 from anychip_cuda.choice import TRIAL, Timed
 from anychip_cuda.libraries import Keys, Library, Prompts

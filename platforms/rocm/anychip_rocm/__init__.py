@@ -9,7 +9,7 @@ from anychip_rocm.probe import probe
 
 
 def _open(devices: Sequence[int], config: EngineConfig) -> Platform:
-    from anychip.triton.ahead import start_early
+    from anychip.triton.ahead.process import start_early
 
     early = start_early("hip", config)  # before torch is imported, which takes as long there as here
     from anychip_rocm.platform import open_gpu

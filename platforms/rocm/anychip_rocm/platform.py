@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 
 from anychip.errors import UserError
-from anychip.triton.ahead import Helpers
+from anychip.triton.ahead.process import Helpers
 from anychip.triton.graphs import GraphKind
 from anychip.triton.platform import TritonPlatform, gpu_capabilities, use_device
 from anychip_rocm.chips import CHIPS, Architecture

@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 
 from anychip.triton.chip import Chip
+from anychip.triton.powers import padded
 from anychip.triton.tuning import CROWD, MANY, Tile, Tuning
 
 Way = Literal["read", "copied", "grouped"]
@@ -80,13 +81,3 @@ def query_way(
         if block_size % tile.keys == 0:
             return "copied", tile
     return "read", query_tile(chip, dtype, dim, lines, longest, coded)
-
-
-def padded(size: int) -> int:
-    """The next power of two, 16 at least: what a tile's axis takes for `size`."""
-    return max(16, power(size))
-
-
-def power(size: int) -> int:
-    """The smallest power of two from `size` on, 2 at least."""
-    return max(2, 1 << (size - 1).bit_length())

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 
 from anychip.triton.chip import Chip
+from anychip.triton.powers import power
 from anychip.triton.programs.pairs import count_pairs, place_chunks, scatter_pairs, sort_pairs
-from anychip.triton.tiles import power
 
 CHUNK = 2048
 """Most pairs that each program looks at all of."""

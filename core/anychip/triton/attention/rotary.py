@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import torch
 
-from anychip.triton.cache import PagedCache
+from anychip.triton.attention.cache import PagedCache
+from anychip.triton.attention.plan import PagedPlan
 from anychip.triton.chip import Chip
-from anychip.triton.plan import PagedPlan
+from anychip.triton.powers import padded
 from anychip.triton.programs.rotary import prepare_heads, read_heads, write_heads
 from anychip.triton.rounding import coding
 from anychip.triton.rows import unit_stride
-from anychip.triton.tiles import padded
 
 FEW_TOKENS = 64
 """Up to here a program takes one token, so that there are enough of them."""

@@ -9,16 +9,16 @@ import torch
 from torch.nn import functional
 
 from anychip.triton.chip import Chip
+from anychip.triton.linear.shapes import ThinShape, code_shape, packed_shape
+from anychip.triton.linear.split import Counters, partial_sums
 from anychip.triton.packing import Codes
 from anychip.triton.programs.codes import multiply_bytes, multiply_rounded, scale_sums
 from anychip.triton.programs.nibbles import multiply_nibbles, unpack
 from anychip.triton.rounding import Rounded, round_tokens
 from anychip.triton.rows import BLOCK, unit_stride
-from anychip.triton.shapes import ThinShape, code_shape, packed_shape
-from anychip.triton.split import Counters, partial_sums
 
 if TYPE_CHECKING:
-    from anychip.triton.fragments import FragmentLinear
+    from anychip.triton.linear.fragments import FragmentLinear
 
 THIN = 64
 """Most tokens for which reading the codes is all the work."""
@@ -88,7 +88,7 @@ class CodedLinear:
 
     @property
     def _fragments(self) -> FragmentLinear:
-        from anychip.triton.fragments import FragmentLinear  # whose programs not every Triton can read
+        from anychip.triton.linear.fragments import FragmentLinear  # whose programs not every Triton can read
 
         return FragmentLinear(self.chip, self.counters)
 

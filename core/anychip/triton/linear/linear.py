@@ -9,14 +9,14 @@ from torch.nn import functional
 
 from anychip.ops.composite import GELU
 from anychip.triton.chip import Chip
-from anychip.triton.codes import CodedLinear
 from anychip.triton.descriptors import aligned, tiles_of
+from anychip.triton.linear.codes import CodedLinear
+from anychip.triton.linear.shapes import FEW_TOKENS, fills_chip, thin_shape, vector_shape
+from anychip.triton.linear.split import Counters, partial_sums
 from anychip.triton.packing import Codes
 from anychip.triton.programs.thin import multiply_thin
 from anychip.triton.programs.vector import multiply_vector
 from anychip.triton.rows import Rows, unit_stride
-from anychip.triton.shapes import FEW_TOKENS, fills_chip, thin_shape, vector_shape
-from anychip.triton.split import Counters, partial_sums
 from anychip.weights.weight import Weight
 
 MOST_TOKENS = 128

@@ -9,9 +9,9 @@ import torch
 from anychip.triton.chip import Chip
 from anychip.triton.gluon_programs.fragment_unpack import unpack_fragments
 from anychip.triton.gluon_programs.fragments import multiply_fragments
+from anychip.triton.linear.shapes import fragment_shape
+from anychip.triton.linear.split import Counters
 from anychip.triton.packing import BLOCK_ROWS, CHUNK, Codes
-from anychip.triton.shapes import fragment_shape
-from anychip.triton.split import Counters
 
 UNPACKED = 4
 """Blocks of rows of a program that unpacks, a warp each."""

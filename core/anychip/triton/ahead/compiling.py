@@ -1,6 +1,7 @@
-"""The process that compiles ahead: `python -m anychip.triton.compiling BACKEND COUNT`. Standard input names its work.
+"""The process that compiles ahead: `python -m anychip.triton.ahead.compiling BACKEND COUNT`.
 
-It has one thread and compiles nothing itself, so that it may fork: each kernel has a process, which ends with it.
+Its standard input names a file that holds its work. It has one thread and compiles nothing itself, so that it may fork:
+each kernel has a process, which ends with it.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from triton import knobs
 from triton.runtime.cache import triton_key
 
 from anychip.engine.phases import Phases
-from anychip.triton.ahead import START, mark
-from anychip.triton.forks import Forks
-from anychip.triton.launchers import build_launcher, build_loader
+from anychip.triton.ahead.forks import Forks
+from anychip.triton.ahead.launchers import build_launcher, build_loader
+from anychip.triton.ahead.process import START, mark
 
 if TYPE_CHECKING:
-    from anychip.triton.work import Work
+    from anychip.triton.ahead.work import Work
 
 PATIENCE = 60.0
 """Seconds after which nobody is expected to say any more what is to be compiled."""
@@ -42,7 +43,7 @@ class OwnProcess:
 
     def __call__(self, *, key: Any, fn: Any, **_: Any) -> bool:
         """Whether it is left out here."""
-        from anychip.triton.absent import use_absent
+        from anychip.triton.ahead.absent import use_absent
 
         kernel = (fn.module, fn.name, str(key))
         if kernel in self._seen:
@@ -72,9 +73,9 @@ def launch_all(work: Work, forks: Forks) -> Iterator[str]:
     from triton.compiler.compiler import make_backend
     from triton.runtime.driver import driver
 
-    from anychip.triton.absent import use_absent
-    from anychip.triton.outlines import Outlines
-    from anychip.triton.rehearsal import Rehearsal, rehearse
+    from anychip.triton.ahead.absent import use_absent
+    from anychip.triton.ahead.outlines import Outlines
+    from anychip.triton.ahead.rehearsal import Rehearsal, rehearse
 
     use_absent(work.target)
     make_backend(driver.active.get_current_target()).hash()  # asks for the assembler's version, once for all of them
@@ -92,8 +93,8 @@ def prepare(backend: str) -> None:
         os._exit(0)
     hashing = Thread(target=triton_key)
     hashing.start()
-    import anychip.triton.outlines
-    import anychip.triton.work  # noqa: F401 (and with it torch, and what rehearses)
+    import anychip.triton.ahead.outlines
+    import anychip.triton.ahead.work  # noqa: F401 (and with it torch, and what rehearses)
     from anychip.triton.keys import settle_keys
 
     settle_keys()

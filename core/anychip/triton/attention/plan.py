@@ -13,10 +13,10 @@ import torch
 from anychip.errors import UserError
 from anychip.ops.attention import AttentionInputs
 from anychip.plugin.contract import KVSpec
+from anychip.triton.attention.tiles import Way
 from anychip.triton.chip import Chip
 from anychip.triton.programs.plan import SPREAD, cut_contexts, cut_queries, place_keys, place_tokens
 from anychip.triton.programs.sharing import SHARER, find_sharing, order_sharers
-from anychip.triton.tiles import Way
 from anychip.triton.tuning import CROWD, Tile
 
 FIELDS = 8

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 import torch
 
 from anychip.ops.ragged import Ragged
+from anychip.triton.attention.queries import LOG2_E
+from anychip.triton.attention.tiles import query_tile
 from anychip.triton.chip import Chip
+from anychip.triton.powers import padded
 from anychip.triton.programs.ragged import attend_ragged
-from anychip.triton.queries import LOG2_E
 from anychip.triton.rows import unit_stride
-from anychip.triton.tiles import padded, query_tile
 from anychip.triton.tuning import Tile
 
 MOST_KEYS = 64

@@ -1,8 +1,8 @@
 """Compiling a model's kernels beside its start, in processes that share Triton's cache on the disk.
 
 One process is started before this one imports torch, and imports what it needs meanwhile. Told what is to be compiled,
-it rehearses all steps and compiles each kernel in a process forked for it: `anychip.triton.compiling`. Nothing depends
-on them: what they leave out, or a failure, is compiled where it is launched.
+it rehearses all steps and compiles each kernel in a process forked for it: see compiling.py. Nothing depends on them:
+what they leave out, or a failure, is compiled where it is launched.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from anychip.log import logger
 from anychip.runner.host_memory import host_memory
 
 if TYPE_CHECKING:
-    from anychip.triton.work import Work
+    from anychip.triton.ahead.work import Work
 
 MOST = 14
 """Kernels compiled at once: there are few that a start needs."""
@@ -65,7 +65,7 @@ class Helpers:
         self._began = time.monotonic()
         with self._errors.open("ab") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "anychip.triton.compiling", backend, str(count)],
+                [sys.executable, "-m", "anychip.triton.ahead.compiling", backend, str(count)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -177,7 +177,7 @@ def marker(name: str) -> Path:
 
 def programs_hash() -> str:
     """The same for the same sources of our programs."""
-    programs = sorted(Path(__file__).parent.glob("*programs/*.py"))
+    programs = sorted(Path(__file__).parents[1].glob("*programs/*.py"))
     return hashlib.sha256(b"".join(path.read_bytes() for path in programs)).hexdigest()
 
 

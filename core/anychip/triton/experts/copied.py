@@ -8,9 +8,9 @@ import torch
 
 from anychip.triton.chip import Chip
 from anychip.triton.descriptors import tiles_of
-from anychip.triton.expert_shapes import WIDTH, ExpertShape
-from anychip.triton.matrices import Matrices
-from anychip.triton.pairs import Pairs
+from anychip.triton.experts.matrices import Matrices
+from anychip.triton.experts.pairs import Pairs
+from anychip.triton.experts.shapes import WIDTH, ExpertShape
 from anychip.triton.programs.expert_blocks import gate_blocks, multiply_blocks
 from anychip.triton.programs.expert_tiles import gate_tiles, multiply_tiles
 

@@ -8,12 +8,13 @@ import torch
 
 from anychip.ops.attention import AttentionInputs
 from anychip.plugin.contract import KVSpec
-from anychip.triton.cache import PagedCache
+from anychip.triton.attention.cache import PagedCache
+from anychip.triton.attention.plan import UNIT, Contexts, PagedPlan, make_plan
+from anychip.triton.attention.queries import QueryAttention, Scoring
+from anychip.triton.attention.tiles import context_tiles, query_way
 from anychip.triton.chip import Chip
-from anychip.triton.plan import UNIT, Contexts, PagedPlan, make_plan
+from anychip.triton.powers import padded
 from anychip.triton.programs.contexts import attend_contexts, join_pieces
-from anychip.triton.queries import QueryAttention, Scoring
-from anychip.triton.tiles import context_tiles, padded, query_way
 from anychip.triton.tuning import MANY, Tile
 
 

@@ -11,10 +11,10 @@ import triton
 
 from anychip.config import EngineConfig
 from anychip.plugin.contract import Capabilities, ModelSource
-from anychip.triton.absent import Target
-from anychip.triton.ahead import DECIDE, marker, programs_hash
+from anychip.triton.ahead.absent import Target
+from anychip.triton.ahead.process import DECIDE, marker, programs_hash
+from anychip.triton.ahead.rehearsal import KernelsOf, StepsOf, as_captured
 from anychip.triton.chip import Chip
-from anychip.triton.rehearsal import KernelsOf, StepsOf, as_captured
 
 
 @dataclass(frozen=True, slots=True)

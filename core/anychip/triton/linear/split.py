@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from anychip.triton.shapes import ThinShape
+from anychip.triton.linear.shapes import ThinShape
 
 TILES = 16384
 """Tiles of output rows that may be split among programs."""

@@ -8,15 +8,15 @@ import torch
 
 from anychip.ops.composite import GELU
 from anychip.triton.chip import Chip
-from anychip.triton.copied_experts import CopiedExperts
-from anychip.triton.expert_shapes import ExpertShape, expert_shape
-from anychip.triton.matrices import Matrices
-from anychip.triton.pairs import Pairs, sorted_pairs
+from anychip.triton.experts.copied import CopiedExperts
+from anychip.triton.experts.matrices import Matrices
+from anychip.triton.experts.pairs import Pairs, sorted_pairs
+from anychip.triton.experts.shapes import ExpertShape, expert_shape
+from anychip.triton.powers import power
 from anychip.triton.programs.expert_vectors import gate_pairs, join_experts
 from anychip.triton.programs.experts import add_pairs, choose, multiply_experts
 from anychip.triton.rounding import round_tokens
 from anychip.triton.rows import BLOCK, unit_stride
-from anychip.triton.tiles import power
 from anychip.triton.tuning import WeightTile
 from anychip.weights.weight import Weight
 

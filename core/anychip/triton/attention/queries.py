@@ -8,12 +8,13 @@ from typing import Any
 
 import torch
 
-from anychip.triton.cache import PagedCache
+from anychip.triton.attention.cache import PagedCache
+from anychip.triton.attention.plan import PagedPlan, Queries
+from anychip.triton.attention.tiles import COPIED
 from anychip.triton.chip import Chip
-from anychip.triton.plan import PagedPlan, Queries
+from anychip.triton.powers import padded
 from anychip.triton.programs.pages import attend_pages
 from anychip.triton.programs.queries import attend_queries
-from anychip.triton.tiles import COPIED, padded
 
 LOG2_E = math.log2(math.e)
 SWIZZLE = 128

@@ -1,0 +1,1 @@
+"""Attention over the paged cache and over whole prompts: caches, a step's index work, tiles, launches."""
