@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from anychip.triton.chip import Chip
-from anychip.triton.powers import power
+from anychip.triton.powers import power_of_two
 from anychip.triton.programs.edits import add_entries, mask_bits
 from anychip.triton.programs.logprobs import offer_best, score_best
 from anychip.triton.programs.penalties import count_newest, penalize
@@ -48,7 +48,7 @@ class Logits:
         (rows, vocabulary), penalized = logits.shape, len(index)
         copy = keep or logits.dtype != torch.float32
         out = torch.empty(logits.shape, dtype=torch.float32, device=logits.device) if copy else logits
-        programs, places = (rows, max(PLACES, power(penalized))) if copy else (penalized, 1)
+        programs, places = (rows, max(PLACES, power_of_two(penalized))) if copy else (penalized, 1)
         if programs:
             penalize[(programs, -(-vocabulary // BLOCK))](
                 logits, out, index, slots, counts, _bytes(seen), presence, frequency, repetition, logits.stride(0),
@@ -105,7 +105,7 @@ class Logits:
             )
             score_best[(rows,)](
                 logits, token_ids, keys, sums, above, ids, values, ranks, logits.stride(0), parts, count, V=vocabulary,
-                PART=self.part, PARTS=power(parts), num_warps=self.chip.tuning.warps(self.threads),
+                PART=self.part, PARTS=power_of_two(parts), num_warps=self.chip.tuning.warps(self.threads),
                 **self.chip.order,
             )  # fmt: skip
         return ids, values, ranks

@@ -1,13 +1,16 @@
-"""Powers of two, which every axis of a tile is."""
+"""Powers of two: no axis of a tile in Triton is anything else."""
 
 from __future__ import annotations
 
+MIN_TILE = 16
+"""Rows, columns and inputs of the smallest matrix instruction that every chip has."""
+
+
+def power_of_two(size: int, least: int = 2) -> int:
+    """The smallest power of two that is not below `size`, and not below `least`, which is one too."""
+    return max(least, 1 << (size - 1).bit_length())
+
 
 def padded(size: int) -> int:
-    """The next power of two, 16 at least: what a tile's axis takes for `size`."""
-    return max(16, power(size))
-
-
-def power(size: int) -> int:
-    """The smallest power of two from `size` on, 2 at least."""
-    return max(2, 1 << (size - 1).bit_length())
+    """An axis of a tile that holds `size` elements and that a matrix instruction reads: 16 at least."""
+    return power_of_two(size, MIN_TILE)

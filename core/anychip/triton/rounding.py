@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from anychip.triton.chip import Chip
+from anychip.triton.powers import power_of_two
 from anychip.triton.programs.rounding import round_rows
 
 
@@ -42,7 +43,7 @@ def coding(codes: torch.dtype | None) -> dict[str, float | bool]:
 def round_tokens(chip: Chip, x: torch.Tensor, dtype: torch.dtype) -> Rounded:
     """x [T, K], neighbours side by side, as codes of `dtype`."""
     out = Rounded.room(x.shape[0], x.shape[1], dtype, x)
-    width = 1 << (x.shape[1] - 1).bit_length()
+    width = power_of_two(x.shape[1], 1)
     round_rows[(x.shape[0],)](
         x, out.codes, out.scales, x.stride(0), K=x.shape[1], BLOCK=width, num_warps=chip.tuning.warps(width // 16),
         **coding(dtype), **chip.order,

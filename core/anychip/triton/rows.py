@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from anychip.triton.chip import Chip
+from anychip.triton.powers import power_of_two
 from anychip.triton.programs.elementwise import gate, gate_and_round, gather_rows
 from anychip.triton.programs.norm import add_and_normalize, center_and_normalize, normalize
 from anychip.triton.rounding import Rounded, coding
@@ -128,7 +129,7 @@ class Rows:
 
     def _launch(self, width: int, elements: int = 8) -> dict[str, int]:
         """The block that holds a row, and warps enough for so many elements a thread."""
-        block = 1 << (width - 1).bit_length()
+        block = power_of_two(width, 1)
         return {"BLOCK": block, "num_warps": self.chip.tuning.warps(block // elements)}
 
 

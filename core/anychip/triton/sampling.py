@@ -8,7 +8,7 @@ import torch
 
 from anychip.sample.choose import BLOCK
 from anychip.triton.chip import Chip
-from anychip.triton.powers import power
+from anychip.triton.powers import power_of_two
 from anychip.triton.programs.draw import draw_tokens, weigh_blocks
 from anychip.triton.programs.greedy import choose_peak, find_peaks
 
@@ -115,7 +115,7 @@ class Sampling:
             values, tokens = self._peaks(logits)
             parts = values.shape[1]
             choose_peak[(len(logits),)](
-                values, tokens, ids, highest, rows, newest, parts, TAKE=newest is not None, BLOCK=power(parts),
+                values, tokens, ids, highest, rows, newest, parts, TAKE=newest is not None, BLOCK=power_of_two(parts),
                 **self.chip.order,
             )  # fmt: skip
 
@@ -123,7 +123,7 @@ class Sampling:
         (count, vocabulary), device, order = logits.shape, logits.device, self.chip.order
         if not count:
             return
-        parts, room = -(-vocabulary // PART), min(self.room, power(vocabulary))
+        parts, room = -(-vocabulary // PART), min(self.room, power_of_two(vocabulary))
         blocks = parts * TILE
         of_blocks = torch.empty(3, count, blocks, dtype=torch.float32, device=device)
         places = torch.empty(2, count, blocks, dtype=torch.int32, device=device)
@@ -133,7 +133,7 @@ class Sampling:
         draw_tokens[(count,)](
             logits, *parameters, of_blocks, places, lists, draw.numbers, draw.keys, draw.positions, draw.ids,
             draw.highest, draw.rows, draw.newest, logits.stride(0), blocks, TAKE=draw.newest is not None,
-            BLOCKS=power(blocks), ROOM=room, LEVELS=LEVELS, SHIFT=SHIFTS[logits.dtype],
+            BLOCKS=power_of_two(blocks), ROOM=room, LEVELS=LEVELS, SHIFT=SHIFTS[logits.dtype],
             num_warps=self.chip.tuning.warps(THREADS), **sizes, **order,
         )  # fmt: skip
 

@@ -42,7 +42,7 @@ START = b"start "
 """What the process says once everything a start needs is compiled."""
 DECIDE = (
     *("task", "pooling", "dtype", "quantization", "quantization_group_size", "quantization_symmetric"),
-    *("block_size", "kv_cache_dtype", "max_num_seqs", "max_num_batched_tokens"),
+    *("block_size", "kv_cache_dtype", "max_model_len", "max_num_seqs", "max_num_batched_tokens"),
 )
 """Options that decide which kernels there are."""
 SMALL = 256 << 20

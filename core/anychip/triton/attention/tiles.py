@@ -8,13 +8,11 @@ from typing import Literal
 import torch
 
 from anychip.triton.chip import Chip
-from anychip.triton.powers import padded
+from anychip.triton.powers import MIN_TILE, padded
 from anychip.triton.tuning import CROWD, MANY, Tile, Tuning
 
 Way = Literal["read", "copied", "grouped"]
 """Keys are read by threads, copied by the chip, or copied by a warp that does nothing else."""
-MIN_ROWS = 16
-"""Rows of the smallest matrix instruction."""
 LARGE_HEAD = 128
 LEAST_GROUPED = 64
 """Numbers of a head that fill a line of the memory that matrix instructions read."""
@@ -57,7 +55,7 @@ def query_tile(chip: Chip, dtype: torch.dtype, dim: int, lines: int, longest: in
         return tuning.query_float32
     if dim > LARGE_HEAD:
         return tuning.query_wide
-    if longest <= MIN_ROWS:
+    if longest <= MIN_TILE:
         return tuning.query_few
     if lines < 128 * chip.processors:
         return tuning.query_coded_small if coded else tuning.query_small
@@ -71,7 +69,7 @@ def query_way(
 ) -> tuple[Way, Tile]:
     """How the cache is read for them, and the tile."""
     tuning = chip.tuning
-    if chip.descriptors and dtype.itemsize == 2 and not coded and dim % LINE == 0 and longest > MIN_ROWS:
+    if chip.descriptors and dtype.itemsize == 2 and not coded and dim % LINE == 0 and longest > MIN_TILE:
         small, large = lines < 128 * chip.processors, dim > LARGE_HEAD
         grouped = tuning.grouped_wide if large else tuning.grouped
         if grouped is not None and not small and padded(dim) >= LEAST_GROUPED and block_size % COPIED == 0:

@@ -12,7 +12,7 @@ from anychip.triton.experts.copied import CopiedExperts
 from anychip.triton.experts.matrices import Matrices
 from anychip.triton.experts.pairs import Pairs, sorted_pairs
 from anychip.triton.experts.shapes import ExpertShape, expert_shape
-from anychip.triton.powers import power
+from anychip.triton.powers import power_of_two
 from anychip.triton.programs.expert_vectors import gate_pairs, join_experts
 from anychip.triton.programs.experts import add_pairs, choose, multiply_experts
 from anychip.triton.rounding import round_tokens
@@ -38,7 +38,8 @@ class Experts:
         chosen = torch.empty(tokens, count, dtype=torch.int32, device=logits.device)
         choose[(tokens,)](
             logits, shares, chosen, logits.stride(0), E=experts, COUNT=count, RENORMALIZE=renormalize,
-            BLOCK_E=power(experts), BLOCK_C=power(count), num_warps=1 if experts <= 256 else 4, **self.chip.order,
+            BLOCK_E=power_of_two(experts), BLOCK_C=power_of_two(count), num_warps=1 if experts <= 256 else 4,
+            **self.chip.order,
         )  # fmt: skip
         return shares, chosen
 
@@ -87,13 +88,13 @@ class Experts:
         gate_pairs[(-(-size // tile.rows), tokens * count)](
             x, inner.values, inner.scale, hidden, chosen, x.stride(0), inner.values.stride(0), N=size, K=inner.columns,
             COUNT=count, ACTIVATION=activation, CODED=inner.coded, BLOCK_N=tile.rows,
-            BLOCK_K=min(tile.inputs, power(inner.columns)), **self._threads(tile), **self.chip.order,
+            BLOCK_K=min(tile.inputs, power_of_two(inner.columns)), **self._threads(tile), **self.chip.order,
         )  # fmt: skip
         out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
         join_experts[(-(-outer.rows // join.rows), tokens)](
             hidden, outer.values, outer.scale, out, chosen, shares, outer.values.stride(0), N=outer.rows, K=size,
-            COUNT=count, CODED=outer.coded, BLOCK_C=power(count), BLOCK_N=join.rows,
-            BLOCK_K=min(join.inputs, power(size)), **self._threads(join), **self.chip.order,
+            COUNT=count, CODED=outer.coded, BLOCK_C=power_of_two(count), BLOCK_N=join.rows,
+            BLOCK_K=min(join.inputs, power_of_two(size)), **self._threads(join), **self.chip.order,
         )  # fmt: skip
         return out
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from anychip.triton.chip import Chip
-from anychip.triton.powers import power
+from anychip.triton.powers import power_of_two
 from anychip.triton.programs.pairs import count_pairs, place_chunks, scatter_pairs, sort_pairs
 
 CHUNK = 2048
@@ -48,8 +48,10 @@ def sorted_pairs(chip: Chip, shares: torch.Tensor, chosen: torch.Tensor, experts
     owners = torch.empty(blocks, dtype=torch.int32, device=device)
     done = torch.empty(blocks, dtype=torch.int32, device=device)
     used = torch.empty(1, dtype=torch.int32, device=device)
-    chunk = power(pairs) if pairs <= CHUNK else min(SHARED[1], max(SHARED[0], power(-(-pairs // PROGRAMS))))
-    sizes = {"E": experts, "BLOCK_E": power(experts + 1), **chip.order}
+    chunk = (
+        power_of_two(pairs) if pairs <= CHUNK else min(SHARED[1], max(SHARED[0], power_of_two(-(-pairs // PROGRAMS))))
+    )
+    sizes = {"E": experts, "BLOCK_E": power_of_two(experts + 1), **chip.order}
     if pairs <= CHUNK:
         sort_pairs[(experts,)](chosen, order, owners, done, used, pairs, blocks, BLOCK_P=chunk, BLOCK_T=width, **sizes)
         return Pairs(shares, order, owners, done, used, width)
@@ -57,7 +59,7 @@ def sorted_pairs(chip: Chip, shares: torch.Tensor, chosen: torch.Tensor, experts
     counts = torch.empty(chunks + 2, sizes["BLOCK_E"], dtype=torch.int32, device=device)
     count_pairs[(chunks,)](chosen, counts, pairs, BLOCK_P=chunk, **sizes)
     warps = chip.tuning.warps(512)
-    place_chunks[(1,)](counts, CHUNKS=chunks, BLOCK_C=power(chunks), BLOCK_T=width, num_warps=warps, **sizes)
+    place_chunks[(1,)](counts, CHUNKS=chunks, BLOCK_C=power_of_two(chunks), BLOCK_T=width, num_warps=warps, **sizes)
     scatter_pairs[(chunks + experts,)](
         chosen, counts, order, owners, done, used, pairs, blocks, CHUNKS=chunks, BLOCK_P=chunk, BLOCK_T=width, **sizes
     )

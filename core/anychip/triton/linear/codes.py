@@ -12,6 +12,7 @@ from anychip.triton.chip import Chip
 from anychip.triton.linear.shapes import ThinShape, code_shape, packed_shape
 from anychip.triton.linear.split import Counters, partial_sums
 from anychip.triton.packing import Codes
+from anychip.triton.powers import padded
 from anychip.triton.programs.codes import multiply_bytes, multiply_rounded, scale_sums
 from anychip.triton.programs.nibbles import multiply_nibbles, unpack
 from anychip.triton.rounding import Rounded, round_tokens
@@ -147,4 +148,4 @@ class CodedLinear:
 
 
 def _columns(tokens: int) -> int:
-    return 1 if tokens == 1 else max(16, 1 << (tokens - 1).bit_length())
+    return 1 if tokens == 1 else padded(tokens)

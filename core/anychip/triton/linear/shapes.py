@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import torch
 
 from anychip.triton.chip import Chip
+from anychip.triton.powers import padded
 from anychip.triton.tuning import FragmentTile, Tuning
 
-MIN_TOKENS = 16
-"""Columns of a tile of the matrix instruction that every chip has."""
 MANY = 32
 """Tokens from which their tiles take as much room as the codes."""
 LEAST = 4
@@ -58,7 +57,7 @@ def thin_shape(
     chip: Chip, tokens: int, rows: int, inputs: int, gated: bool, dtype: torch.dtype, copied: bool = False
 ) -> ThinShape:
     """For a few tokens. `copied`: the chip can copy tiles of both sides by itself."""
-    tuning, columns, narrow = chip.tuning, max(MIN_TOKENS, 1 << (tokens - 1).bit_length()), dtype.itemsize <= 2
+    tuning, columns, narrow = chip.tuning, padded(tokens), dtype.itemsize <= 2
     tall = tuning.thin_tall if tokens <= FEW_TOKENS else tuning.thin_wide
     if tall is not None and gated and copied and narrow and fills_chip(chip, rows):
         return ThinShape(tall.rows, columns, tall.inputs, 1, tall.launch(), tiled=True)
@@ -100,7 +99,7 @@ def _ahead(chip: Chip, lines: int, most: int, dtype: torch.dtype) -> int:
 
 def vector_shape(tuning: Tuning, inputs: int, gated: bool, normed: bool) -> dict[str, int]:
     """Arguments of the launch for one token: output rows and inputs of a program's tile, measured on an H200."""
-    depth = min(1024, max(16, 1 << (inputs - 1).bit_length()))
+    depth = min(1024, padded(inputs))
     few, many = (tuning.warps(threads * tuning.vector_threads) for threads in (64, 128))
     if gated or normed:
         return {"BLOCK_N": 2 if inputs <= 1024 and gated else 4, "BLOCK_K": depth, "num_warps": many}
@@ -111,7 +110,7 @@ def vector_shape(tuning: Tuning, inputs: int, gated: bool, normed: bool) -> dict
 
 def code_shape(chip: Chip, tokens: int, rows: int, inputs: int) -> ThinShape:
     """For codes of 8 bits: a tile holds twice the inputs of one of 16-bit numbers, so that as much is under way."""
-    columns, tile = max(MIN_TOKENS, 1 << (tokens - 1).bit_length()), chip.tuning.codes_bytes
+    columns, tile = padded(tokens), chip.tuning.codes_bytes
     tiles, split = -(-rows // tile.rows), 1
     while tiles * split * 2 <= 3 * chip.processors and inputs // (tile.inputs * split * 2) >= 2:
         split *= 2
@@ -120,7 +119,7 @@ def code_shape(chip: Chip, tokens: int, rows: int, inputs: int) -> ThinShape:
 
 def packed_shape(chip: Chip, tokens: int, rows: int, inputs: int) -> ThinShape:
     """For codes of 4 bits: split until there are three programs a processor, while one keeps two chunks of inputs."""
-    columns = max(MIN_TOKENS, 1 << (tokens - 1).bit_length())
+    columns = padded(tokens)
     tile = chip.tuning.codes_packed
     tiles, chunks, split = -(-rows // tile.rows), -(-inputs // tile.inputs), 1
     while tiles * split * 2 <= 4 * chip.processors and chunks >= 4 * split:
