@@ -38,11 +38,11 @@ CUDNN = Cudnn(backend="MATH")
 
 @dataclass(frozen=True, slots=True)
 class Masked(Library):
-    """One product over all prompts, most of which is hidden; it takes what is beside the cache."""
+    """One product over all prompts, most of which is hidden; it takes keys as they were computed."""
 
-    keeps = True
-    captures = True
-    most_keys = 5
+    takes_computed = True
+    capturable = True
+    max_keys_per_token = 5
 
     @property
     def name(self) -> str:
@@ -54,9 +54,9 @@ class Masked(Library):
     def attend(
         self, q: torch.Tensor, keys: Keys, prompts: Prompts, scale: float, out: torch.Tensor | None = None
     ) -> torch.Tensor:
-        assert (keys.beside is not None) == (prompts.even and prompts.fresh)
+        assert (keys.computed is not None) == (prompts.alike and prompts.fresh)
         count = prompts.key_start[-1]
-        k, v = keys.beside or keys.read(0, count, count)
+        k, v = keys.computed or keys.read(0, count, count)
         scores = torch.einsum("tnd,sd->nts", q.float(), k[:, 0].float()) * scale
         mask = seen(prompts)
         shares = scores.masked_fill(~mask, -torch.inf).softmax(-1)
@@ -70,9 +70,9 @@ class Masked(Library):
 
 def seen(prompts: Prompts) -> torch.Tensor:
     """[t, K] which keys a token sees."""
-    mask = torch.zeros(prompts.start[-1], prompts.key_start[-1], dtype=torch.bool)
-    starts = (prompts.on_device.tolist(), prompts.keys_on_device.tolist())
-    pairs = (pairwise(each) for each in ((prompts.start, prompts.key_start) if prompts.even else starts))
+    mask = torch.zeros(prompts.query_start[-1], prompts.key_start[-1], dtype=torch.bool)
+    starts = (prompts.device_query_start.tolist(), prompts.device_key_start.tolist())
+    pairs = (pairwise(each) for each in ((prompts.query_start, prompts.key_start) if prompts.alike else starts))
     for (first, last), (key, end) in zip(*pairs, strict=True):
         tokens, keys = last - first, end - key
         mask[first:last, key:end] = torch.ones(tokens, keys, dtype=torch.bool).tril(keys - tokens)

@@ -1,4 +1,4 @@
-"""cuDNN's attention of prompts, through torch: one product of queries and keys each."""
+"""Attention of fresh prompts by cuDNN, which torch brings as `scaled_dot_product_attention`."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from anychip.triton.attention.tiles import COPIED, LEAST_GROUPED
 from anychip_cuda.libraries import Keys, Library, Prompts, refusals
 
 GRAIN = 256
-"""Lengths come in multiples of it: for each that it has not seen, cuDNN plans for 40 ms."""
-LEAST = 1024
-"""Tokens of a prompt from which reading the keys out of the cache costs less than it gains."""
+"""Lengths are rounded up to a multiple of it: cuDNN takes 40 ms to plan for each length that it has not seen."""
+MIN_TOKENS = 1024
+"""Tokens of a prompt from which reading its keys out of the cache costs less than is gained."""
 MAX_HEAD_DIM = 128
 
 
 @dataclass(frozen=True, slots=True)
 class Cudnn(Library):
-    """Fresh prompts of one length together, others one by one by what is planned for their length rounded up."""
+    """Prompts of one length that GRAIN divides go in one call, others each in one of its own, its length rounded up."""
 
     outdone: bool = False
-    """Whether Triton's programs share the work between warps on this chip, which was faster on an H200."""
+    """Whether this chip has tiles for our attention by groups of warps, which was faster than cuDNN on an H200."""
     backend: str = "CUDNN_ATTENTION"
-    """Torch's name of what computes."""
+    """The member of torch's `SDPBackend` that computes; tests without a GPU choose another."""
 
-    behind = GRAIN
-    least = LEAST
+    query_overread = GRAIN
+    min_tokens = MIN_TOKENS
 
     @property
     def name(self) -> str:
@@ -52,24 +52,27 @@ class Cudnn(Library):
         self, q: torch.Tensor, keys: Keys, prompts: Prompts, scale: float, out: torch.Tensor | None = None
     ) -> torch.Tensor:
         """See `Library`."""
-        if prompts.even and len(q) % (GRAIN * prompts.count) == 0:
+        if prompts.alike and len(q) % (GRAIN * prompts.count) == 0:
             attended = self._together(q, *keys.read(0, len(q), len(q)), prompts.count, scale)
             return attended if out is None else out.copy_(attended)
         if prompts.count == 1 and out is None:
             return self._alone(q, keys, 0, scale)
         out = torch.empty_like(q) if out is None else out
-        for first, last in pairwise(prompts.start):
+        for first, last in pairwise(prompts.query_start):
             out[first:last] = self._alone(q[first:last], keys, first, scale)
         return out
 
     def _alone(self, q: torch.Tensor, keys: Keys, first: int, scale: float) -> torch.Tensor:
-        """One prompt, whose tokens see none of those behind it, rounded up."""
+        """One prompt of which `first` is the first token, its length rounded up.
+
+        Attention is causal, so its own tokens see nothing of what lies behind them.
+        """
         tokens, room = len(q), -(-len(q) // GRAIN) * GRAIN
         k, v = keys.read(first, first + tokens, room)
         return self._together(_longer(q, room), k, v, 1, scale)[:tokens]
 
     def _together(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, prompts: int, scale: float) -> torch.Tensor:
-        """Prompts of one length, each by itself. q [T, N, D], k and v [T, M, D] -> [T, N, D]; none is copied."""
+        """So many prompts of one length as a batch, without copies. q [T, N, D], k and v [T, M, D] -> [T, N, D]."""
         if q.is_meta:  # torch would take it apart, and import its compiler for that
             return torch.empty(q.shape, dtype=q.dtype, device=q.device)
         queries, keys, values = (x.unflatten(0, (prompts, -1)).transpose(1, 2) for x in (q, k, v))
@@ -81,7 +84,7 @@ class Cudnn(Library):
 
 
 def cudnn_attends(device: torch.device) -> bool:
-    """Whether torch has cuDNN's attention for a GPU, asked with such tensors as a prompt brings."""
+    """Whether torch can use cuDNN's attention on a GPU, asked with tensors such as a prompt's."""
     q, k = (torch.empty(1, heads, GRAIN, MAX_HEAD_DIM, dtype=torch.float16, device=device) for heads in (4, 1))
     with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
         return torch.backends.cuda.can_use_cudnn_attention(
@@ -90,7 +93,10 @@ def cudnn_attends(device: torch.device) -> bool:
 
 
 def _longer(x: torch.Tensor, lines: int) -> torch.Tensor:
-    """x [t, N, D] and what lies behind it in memory, whatever that is, [lines, N, D]; a copy where it ends there."""
+    """x [t, N, D] with `lines` rows: the further ones are what lies behind it in memory, whatever that is.
+
+    Where the memory ends before, it is a copy.
+    """
     end = (x.storage_offset() + lines * x.stride(0)) * x.itemsize
     if x.is_contiguous() and end <= x.untyped_storage().nbytes():
         return x.as_strided((lines, *x.shape[1:]), x.stride())

@@ -17,12 +17,15 @@ from anychip_cuda.prompts import PromptAttention
 
 
 def cuda_kernels(chip: Chip, spec: OpSpec, library: Library | None = None) -> Mapping[str, Kernel]:
-    """Triton's, which leave large products to cuBLAS, and long prompts to `library` where it serves the model."""
+    """Kernels by op name for one chip and model: Triton's, with attention of long prompts by `library` if it can.
+
+    Triton's linear layers leave products of many tokens to cuBLAS, which torch calls.
+    """
     kernels = TritonKernels(chip).kernels(spec)
     if library is None or library.refuses(spec):
         return kernels
     attention = Attention(chip, spec.num_heads, dtype_of(spec.dtype))
-    prompts = PromptAttention(attention, Heads(chip, behind=library.behind), library)
+    prompts = PromptAttention(attention, Heads(chip, query_overread=library.query_overread), library)
     ours: dict[str, Callable[..., Any]] = {
         "plan_attention": prompts.plan_attention,
         "kv_write": prompts.kv_write,

@@ -1,7 +1,7 @@
-"""Steps whose last rows are whole prompts: those go to a library, all other rows to Triton's attention.
+"""Attention of steps that end with long prompts: a library attends those, Triton's attention all rows before them.
 
-rows   one token each | prompts that go on | whole prompts
-       Triton's pieces of contexts, tiles  | the library, over keys of the step
+rows   one token each | prompts with much in the cache, or short | long prompts
+       Triton: contexts in pieces, tiles of new tokens           | the library, over keys of all their tokens
 """
 
 from __future__ import annotations
@@ -23,24 +23,26 @@ from anychip_cuda.libraries import Keys, Library, Prompts
 from anychip_cuda.recorded import RecordedInputs
 
 ROOM = 256 << 20
-"""Bytes of keys and values that are read out of a cache at once, at most: the worst step that is tried reads fewer."""
+"""Most bytes of keys and values that are read out of a cache at once: less than the measured worst step takes."""
 
 
 @dataclass(slots=True)
-class Newest:
-    """Keys and values of the layer that was written last, until they are attended to."""
+class LastComputed:
+    """Keys and values of the layer that was written last, kept until it is attended."""
 
     cache: PagedCache | None = None
-    beside: tuple[torch.Tensor, torch.Tensor] | None = None
+    """That layer's."""
+    pair: tuple[torch.Tensor, torch.Tensor] | None = None
+    """[T, M, D] each, of all tokens of the step."""
 
     def put(self, cache: PagedCache, k: torch.Tensor, v: torch.Tensor) -> None:
-        """Keep them."""
-        self.cache, self.beside = cache, (k, v)
+        """Keep a layer's keys (rotated) and values; those of the layer before are dropped."""
+        self.cache, self.pair = cache, (k, v)
 
     def take(self, cache: PagedCache) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """Those of one layer, which are then kept no longer; None if they are another's."""
-        found = self.beside if self.cache is cache else None
-        self.cache = self.beside = None
+        """Hand out a layer's pair and keep it no longer; None if none of it was put."""
+        found = self.pair if self.cache is cache else None
+        self.cache = self.pair = None
         return found
 
 
@@ -50,22 +52,23 @@ class PromptPlan(PagedPlan):
 
     prompts: Prompts = field(kw_only=True)
     others: PagedPlan | None = field(kw_only=True)
-    """Of the rows before them; None where there are none."""
-    keys: torch.Tensor = field(kw_only=True)
-    """[K] int64 slots of all that is in the caches of those rows."""
-    newest: Newest = field(kw_only=True, default_factory=Newest)
+    """Triton's plan of the rows before them; None where there are none."""
+    prompt_slots: torch.Tensor = field(kw_only=True)
+    """[K] int64 slots in the cache of all keys of the prompts, row after row."""
+    computed: LastComputed = field(kw_only=True, default_factory=LastComputed)
 
 
 @dataclass(frozen=True, slots=True)
 class CachedKeys(Keys):
-    """Those in a layer's cache."""
+    """Keys and values in one layer's cache."""
 
     heads: Heads
     cache: PagedCache
     slots: torch.Tensor
-    """[K]."""
+    """[K] int64, see `PromptPlan.prompt_slots`."""
     dtype: torch.dtype
-    beside: tuple[torch.Tensor, torch.Tensor] | None
+    """What they are read as."""
+    computed: tuple[torch.Tensor, torch.Tensor] | None
 
     def read(self, first: int, last: int, room: int) -> tuple[torch.Tensor, torch.Tensor]:
         """See `Keys`."""
@@ -74,14 +77,18 @@ class CachedKeys(Keys):
 
 @dataclass(frozen=True, slots=True)
 class PromptAttention:
-    """The ops of attention with a library for long prompts."""
+    """The ops of attention of one loaded model, with a library for long prompts."""
 
     attention: Attention
     heads: Heads
     library: Library
 
     def plan_attention(self, inputs: AttentionInputs, spec: KVSpec, block_size: int) -> PagedPlan:
-        """See anychip.ops.attention.plan_attention."""
+        """See anychip.ops.attention.plan_attention; a `PromptPlan` where some last rows are worth the library.
+
+        All is Triton's where a window hides keys from a prompt's own tokens, which libraries are not told of, and
+        where the prompts' keys take more than ROOM.
+        """
         plan = self.attention.plan_attention(inputs, spec, block_size)
         if isinstance(inputs, RecordedInputs):
             return self._recorded(inputs, spec, plan)
@@ -95,23 +102,23 @@ class PromptAttention:
             return plan
         prompts = _prompts(inputs, row)
         count, table = prompts.key_start[-1], inputs.block_table[row:]
-        keys = key_slots(prompts.keys_on_device, table, count, block_size, self.attention.chip)
-        return _with(plan, prompts, self._others(inputs, spec, plan, row) if row else None, keys)
+        slots = key_slots(prompts.device_key_start, table, count, block_size, self.attention.chip)
+        return _with(plan, prompts, self._others(inputs, spec, plan, row) if row else None, slots)
 
     def _recorded(self, inputs: RecordedInputs, spec: KVSpec, plan: PagedPlan) -> PagedPlan:
-        """The same where only the device knows which rows there are."""
+        """The plan of a captured step, where only the device knows which rows there are."""
         if inputs.alone:
             tokens = (0, len(plan.slots))
             start = inputs.query_start
-            return _with(plan, Prompts(0, 0, tokens, tokens, start, start, True, True), None, plan.slots)
+            return _with(plan, Prompts(0, tokens, tokens, start, start, fresh=True, alike=True), None, plan.slots)
         prompts, before = inputs.cut(self.library)
         others = self.attention.plan_attention(before, spec, plan.block_size)
         count, chip = prompts.key_start[-1], self.attention.chip
-        keys = key_slots(prompts.keys_on_device, inputs.block_table, count, plan.block_size, chip)
-        return _with(plan, prompts, others, keys)
+        slots = key_slots(prompts.device_key_start, inputs.block_table, count, plan.block_size, chip)
+        return _with(plan, prompts, others, slots)
 
     def _others(self, inputs: AttentionInputs, spec: KVSpec, plan: PagedPlan, row: int) -> PagedPlan:
-        """A plan of the first rows alone."""
+        """Triton's plan of the rows before `row`; `plan` is that of all rows."""
         if row == inputs.num_single:
             return replace(plan, queries=None)
         start, lengths = inputs.host_query_start[: row + 1], inputs.host_seq_lens[:row]
@@ -131,9 +138,9 @@ class PromptAttention:
     def kv_write(self, k: torch.Tensor, v: torch.Tensor, cache: PagedCache, plan: PagedPlan) -> None:
         """See anychip.ops.attention.kv_write."""
         self.heads.kv_write(k, v, cache, plan)
-        newest = self._newest(cache, plan)
-        if newest is not None:
-            newest.put(cache, k, v)
+        computed = self._computed(cache, plan)
+        if computed is not None:
+            computed.put(cache, k, v)
 
     def qk_norm_rope_kv_write(
         self,
@@ -149,19 +156,22 @@ class PromptAttention:
         plan: PagedPlan,
     ) -> torch.Tensor:
         """See anychip.ops.composite.qk_norm_rope_kv_write."""
-        newest = self._newest(cache, plan)
-        beside = None if newest is None else torch.empty(k.shape, dtype=k.dtype, device=k.device)
-        q = self.heads.prepare(q, k, v, q_norm, k_norm, eps, positions, cos_sin, cache, plan, beside)
-        if newest is not None and beside is not None:
-            newest.put(cache, beside, v)
+        computed = self._computed(cache, plan)
+        rotated = None if computed is None else torch.empty(k.shape, dtype=k.dtype, device=k.device)
+        q = self.heads.prepare(q, k, v, q_norm, k_norm, eps, positions, cos_sin, cache, plan, rotated)
+        if computed is not None and rotated is not None:
+            computed.put(cache, rotated, v)
         return q
 
-    def _newest(self, cache: PagedCache, plan: PagedPlan) -> Newest | None:
-        """Where to keep a layer's keys and values, if the library takes them; those of a cache in codes are rounded."""
+    def _computed(self, cache: PagedCache, plan: PagedPlan) -> LastComputed | None:
+        """Where to keep a layer's keys and values for the library, if it takes them.
+
+        A cache in codes of 8 bits is read instead: what is in it is rounded, and results must not depend on the way.
+        """
         if not isinstance(plan, PromptPlan):
             return None
-        alike = plan.prompts.fresh and plan.prompts.even
-        return plan.newest if alike and self.library.keeps and cache.whole else None
+        form_a_batch = plan.prompts.fresh and plan.prompts.alike
+        return plan.computed if form_a_batch and self.library.takes_computed and cache.whole else None
 
     def paged_attention(
         self,
@@ -176,41 +186,45 @@ class PromptAttention:
         if not isinstance(plan, PromptPlan):
             return self.attention.paged_attention(q, cache, plan, scale, softcap, sinks)
         assert not softcap and sinks is None, "the library was asked whether it serves the model"
-        begin, found = plan.prompts.begin, plan.newest.take(cache)
-        beside = None if found is None else (found[0][begin:], found[1][begin:])
-        keys = CachedKeys(self.heads, cache, plan.keys, q.dtype, beside)
+        first, pair = plan.prompts.first_token, plan.computed.take(cache)
+        computed = None if pair is None else (pair[0][first:], pair[1][first:])
+        keys = CachedKeys(self.heads, cache, plan.prompt_slots, q.dtype, computed)
         if plan.others is None:
             return self.library.attend(q, keys, plan.prompts, scale)
         out = self.attention.paged_attention(q, cache, plan.others, scale)
-        self.library.attend(q[begin:], keys, plan.prompts, scale, out[begin:])
+        self.library.attend(q[first:], keys, plan.prompts, scale, out[first:])
         return out
 
 
-def _with(plan: PagedPlan, prompts: Prompts, others: PagedPlan | None, keys: torch.Tensor) -> PromptPlan:
+def _with(plan: PagedPlan, prompts: Prompts, others: PagedPlan | None, slots: torch.Tensor) -> PromptPlan:
     known = {each.name: getattr(plan, each.name) for each in fields(PagedPlan)}
-    return PromptPlan(**known, prompts=prompts, others=others, keys=keys)
+    return PromptPlan(**known, prompts=prompts, others=others, prompt_slots=slots)
 
 
 def _prompts(inputs: AttentionInputs, row: int) -> Prompts:
-    begin, lengths = int(inputs.host_query_start[row]), inputs.host_seq_lens[row:]
-    start = tuple((inputs.host_query_start[row:] - begin).tolist())
+    """The rows from `row` on."""
+    first, lengths = int(inputs.host_query_start[row]), inputs.host_seq_lens[row:]
+    start = tuple((inputs.host_query_start[row:] - first).tolist())
     key_start = (0, *np.cumsum(lengths).tolist())
-    on_device = inputs.query_start[row:] - begin if begin else inputs.query_start
-    even = len({*zip(np.diff(start), lengths, strict=True)}) == 1
+    device_start = inputs.query_start[row:] - first if first else inputs.query_start
+    alike = len({*zip(np.diff(start), lengths, strict=True)}) == 1
     if start == key_start:
-        return Prompts(row, begin, start, key_start, on_device, on_device, True, even)
-    keys_on_device = torch.zeros_like(on_device)
-    torch.cumsum(inputs.seq_lens[row:], 0, dtype=torch.int32, out=keys_on_device[1:])
-    return Prompts(row, begin, start, key_start, on_device, keys_on_device, False, even)
+        return Prompts(first, start, key_start, device_start, device_start, fresh=True, alike=alike)
+    device_key_start = torch.zeros_like(device_start)
+    torch.cumsum(inputs.seq_lens[row:], 0, dtype=torch.int32, out=device_key_start[1:])
+    return Prompts(first, start, key_start, device_start, device_key_start, fresh=False, alike=alike)
 
 
 def first_taken(query_start: Int32, seq_lens: Int32, library: Library) -> int:
-    """The row from which on all are worth a library."""
+    """The row from which on all rows are worth a library; the number of rows if the last one is not.
+
+    query_start [R+1] and seq_lens [R], both on the host.
+    """
     tokens = np.diff(query_start)
-    other = np.flatnonzero((tokens < library.least) | (seq_lens > library.most_keys * tokens))
+    other = np.flatnonzero((tokens < library.min_tokens) | (seq_lens > library.max_keys_per_token * tokens))
     return int(other[-1]) + 1 if len(other) else 0
 
 
 def key_bytes(count: int, spec: KVSpec) -> int:
-    """What so many keys and values take outside the cache, as 16-bit numbers."""
+    """Bytes of `count` keys and values of one layer outside the cache, as 16-bit numbers."""
     return 2 * count * sum(math.prod(plane.shape) for plane in spec.planes if plane.name in ("k", "v"))

@@ -1,4 +1,4 @@
-"""Timing what attends long prompts, on a GPU."""
+"""Timing libraries and Triton's attention on long prompts, on the GPU that will run them."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from anychip_cuda.choice import TRIAL, Timed
 from anychip_cuda.libraries import Keys, Library, Prompts
 
 CALLS = 5
-"""The fastest counts: the figure is kept, and whatever else runs while a model is loaded only makes calls slower."""
+"""Calls that are timed, of which the fastest counts: others are slower by what else runs while a model is loaded."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Loose(Keys):
-    """Some that are in no cache."""
+    """Keys that are in no cache."""
 
-    beside: tuple[torch.Tensor, torch.Tensor]
+    computed: tuple[torch.Tensor, torch.Tensor]
 
     def read(self, first: int, last: int, room: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """See `Keys`; what lies behind the last are other numbers."""
-        k, v = self.beside
+        """See `Keys`, but further keys follow the last one in place of zeros."""
+        k, v = self.computed
         return k[first : first + room], v[first : first + room]
 
 
 def timer(device: torch.device, chip: Chip) -> Timed:
-    """Time libraries, and Triton's kernels, on a GPU."""
+    """What times libraries, and Triton's kernels, on a GPU."""
 
     def timed(library: Library | None, spec: OpSpec) -> float:
         run = _own(chip, spec, device) if library is None else _trial(library, spec, device)
@@ -55,13 +55,13 @@ def timer(device: torch.device, chip: Chip) -> Timed:
 def _trial(library: Library, spec: OpSpec, device: torch.device) -> Callable[[], torch.Tensor]:
     start = (0, *accumulate(TRIAL))
     there = torch.tensor(start, dtype=torch.int32, device=device)
-    prompts = Prompts(0, 0, start, start, there, there, True, len({*TRIAL}) == 1)
+    prompts = Prompts(0, start, start, there, there, fresh=True, alike=len({*TRIAL}) == 1)
     q, k, v = (_random(spec, start[-1], heads, device) for heads in _heads(spec))
     return lambda: library.attend(q, _Loose((k, v)), prompts, spec.head_dim**-0.5)
 
 
 def _own(chip: Chip, spec: OpSpec, device: torch.device) -> Callable[[], torch.Tensor]:
-    """The same out of a cache whose blocks lie in order."""
+    """Triton's attention of the same prompts, over a paged cache whose blocks lie in order."""
     lengths = np.array(TRIAL, np.int32)
     start, blocks = np.array((0, *accumulate(TRIAL)), np.int32), -(-lengths // spec.block_size)
     table = np.arange(1, blocks.sum() + 1, dtype=np.int32).reshape(len(TRIAL), -1)

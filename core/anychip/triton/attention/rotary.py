@@ -23,8 +23,8 @@ class Heads:
     """The ops of heads on one chip."""
 
     chip: Chip
-    behind: int = 0
-    """Lines of memory, whatever they hold, that follow turned queries."""
+    query_overread: int = 0
+    """Rows of memory allocated behind the rotated queries, as somebody reads them, whatever they hold."""
 
     def kv_write(self, k: torch.Tensor, v: torch.Tensor, cache: PagedCache, plan: PagedPlan) -> None:
         """See anychip.ops.attention.kv_write."""
@@ -86,7 +86,7 @@ class Heads:
         """The same; turned keys also into `k_beside` [T, M, D], contiguous, if it is given."""
         q, k, v = unit_stride(q), unit_stride(k), unit_stride(v)
         tokens, heads, dim = q.shape
-        out = torch.empty(tokens + self.behind, heads, dim, dtype=q.dtype, device=q.device)[:tokens]
+        out = torch.empty(tokens + self.query_overread, heads, dim, dtype=q.dtype, device=q.device)[:tokens]
         blocks, kv_heads = self._blocks(tokens), k.shape[1]
         prepare_heads[(-(-tokens // blocks["TOKENS"]), heads + 2 * kv_heads)](
             q, k, v, q_norm, k_norm, positions, cos_sin, plan.slots, out, cache.k, cache.v, cache.k_scale,
