@@ -1,4 +1,4 @@
-"""Quantized weights as programs read them: codes of 8 bits as they are, of 4 bits packed for a chip's instructions."""
+"""Quantized weights as programs read them: 8 bits as they are, 4 bits packed for a chip's instructions."""
 
 from __future__ import annotations
 
@@ -11,32 +11,35 @@ from anychip.errors import UserError
 from anychip.weights.weight import Quantization, Weight
 
 CHUNK, PLANE = 128, 32
-"""Inputs of 16 words of a row, and of a pair of their nibbles; see programs/nibbles.py."""
+"""Inputs in 16 words of a row, and in one pair of nibbles of each of these words; see programs/nibbles.py."""
 BLOCK_ROWS, BLOCK_INPUTS = 16, 64
 """Rows and inputs of a block of fragments; see gluon_programs/fragments.py."""
 FORMATS = ("int4", "int8", "fp8")
+"""Formats with kernels for linear layers."""
 EXPERT_FORMATS = ("int8", "fp8")
-"""Those of stacked matrices, with a scale a row."""
+"""Formats with kernels for a mixture's experts, which have one scale a row."""
 NEGATIVE_ZERO = 0x80
-"""Bits of -0 in e4m3fn, and of no number in e4m3fnuz."""
+"""The byte that is -0 in e4m3fn and NaN in e4m3fnuz."""
 SMALLEST, LARGEST = 2.0**-14, 65504.0
-"""Sizes of scales that float16 holds with all its digits."""
+"""Absolute scales that float16 holds at full precision."""
 FARTHEST = 64.0
-"""Zero points that float16 holds to a thirty-second of a code."""
+"""Absolute zero points up to which float16 is exact to 1/32 of a code."""
 
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """A prepared weight: codes [N, K] of 8 bits, or packed in int32, and what they mean.
+    """A prepared weight of N rows (outputs) and K columns (inputs): weight = (code - zero point) * scale of its group.
 
-    Packed: words [C, N, 16], or fragments [K / 64, N / 16, 128].
+    8 bits: codes [N, K]. 4 bits: eight codes in an int32, as words [K / 128, N, 16] or fragments [K / 64, N / 16, 128].
     """
 
     values: torch.Tensor
     scale: torch.Tensor
-    """[N, G]; [G, N] for words; pairs of rows in int32 [B, N / 16, 8, ..] for fragments. Zero points likewise."""
+    """Of G groups a row: 8 bits [N, G]; words [G, N]; fragments int32 [B, N / 16, 8, ..], each of two float16."""
     zero_point: torch.Tensor | None
+    """Arranged like `scale`; None: 0 for codes of 8 bits, 8 for those of 4."""
     group_size: int
+    """Neighbouring inputs of a row that share a scale."""
     columns: int
     """K."""
 
@@ -47,7 +50,7 @@ class Codes:
 
     @property
     def fragments(self) -> bool:
-        """Whether they are packed as NVIDIA's matrix instructions take them."""
+        """Whether they lie in memory as NVIDIA's matrix instructions take them."""
         return self.packed and self.scale.dtype == torch.int32
 
     @property
@@ -64,9 +67,10 @@ class Codes:
 
 
 def prepare_codes(weight: Weight, float8: torch.dtype = torch.float8_e4m3fn, fragments: bool = False) -> Weight:
-    """`weight` packed for a chip that reads `float8`, and `fragments` where they suit the matrix.
+    """`weight` with `Codes` beside it, for a chip whose 8-bit floats are `float8`; 4 bits as `fragments` if they suit.
 
-    Plain ones, and formats not known here, are left as they are.
+    A weight that is not quantized, or in a format without kernels here, is returned as it is. Raises `UserError` for
+    experts whose rows have more than one scale.
     """
     quantization = weight.quantization
     if quantization is None or quantization.format not in FORMATS or weight.values is None:
@@ -94,7 +98,10 @@ def prepare_codes(weight: Weight, float8: torch.dtype = torch.float8_e4m3fn, fra
 
 
 def suit_fragments(shape: tuple[int, int], group: int, quantization: Quantization) -> bool:
-    """Whether whole blocks fill a matrix, groups end with them, and float16 holds what codes mean."""
+    """Whether a matrix [N, K] can be packed in fragments without losing anything.
+
+    Blocks have to fill it, groups must not end within a block, and float16 has to hold scales and zero points.
+    """
     if shape[0] % BLOCK_ROWS or shape[1] % CHUNK or (group not in (32, 64) and group % CHUNK):
         return False
     sizes, zero_point = quantization.scale.abs(), quantization.zero_point
@@ -106,9 +113,9 @@ def suit_fragments(shape: tuple[int, int], group: int, quantization: Quantizatio
 
 
 def without_negative_zero(codes: torch.Tensor) -> torch.Tensor:
-    """Codes of e4m3fn as e4m3fnuz, each half of what it was: the exponent's bias is larger by one there.
+    """Bytes of e4m3fn as e4m3fnuz, where they mean half as much: the exponent's bias is larger by one there.
 
-    What was -0 would be no number there, so it becomes 0; what was no number stays none.
+    The byte of -0 means NaN there, so -0 becomes 0; NaN stays NaN.
     """
     assert codes.dtype == torch.float8_e4m3fn, "codes of another dialect"
     bits = codes.view(torch.uint8)
@@ -117,7 +124,7 @@ def without_negative_zero(codes: torch.Tensor) -> torch.Tensor:
 
 
 def _turned(matrix: torch.Tensor) -> torch.Tensor:
-    """Its transpose, in memory of its own; `contiguous` is refused for a device that torch was not built for."""
+    """A contiguous transpose. `contiguous` itself is refused on a device that this build of torch is not for."""
     return matrix.t().clone(memory_format=torch.contiguous_format)
 
 

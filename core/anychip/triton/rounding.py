@@ -1,4 +1,4 @@
-"""Activations in 8 bits, with a scale a token, as products with codes multiply them."""
+"""Activations quantized to 8 bits with a scale a token, to be multiplied with weights of 8 bits."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from anychip.triton.programs.rounding import round_rows
 
 @dataclass(frozen=True, slots=True)
 class Rounded:
-    """Rows of numbers, rounded."""
+    """A matrix [T, K] quantized to 8 bits: number = code * scale of its row."""
 
     codes: torch.Tensor
-    """[T, K] of 8 bits."""
+    """[T, K] int8 or 8-bit floats."""
     scales: torch.Tensor
     """[T, 1] float32."""
     dtype: torch.dtype
-    """Of the numbers before."""
+    """The type that it had before, which products with it have again."""
 
     @classmethod
     def room(cls, rows: int, width: int, codes: torch.dtype, like: torch.Tensor) -> Rounded:
-        """Memory for numbers of `like`'s type, beside it."""
+        """Uninitialised memory for a matrix [rows, width] of `like`'s type, on its device."""
         return cls(
             torch.empty(rows, width, dtype=codes, device=like.device),
             torch.empty(rows, 1, device=like.device),
@@ -33,7 +33,7 @@ class Rounded:
 
 
 def coding(codes: torch.dtype | None) -> dict[str, float | bool]:
-    """What a launch is told of codes of 8 bits: the largest, and whether they are integers; None: numbers stay."""
+    """Arguments of a launch that quantizes to `codes`: the largest, whether they are integers; None: it does not."""
     if codes is None:
         return {"LARGEST": 0, "WHOLE": False}
     whole = not codes.is_floating_point
@@ -41,7 +41,7 @@ def coding(codes: torch.dtype | None) -> dict[str, float | bool]:
 
 
 def round_tokens(chip: Chip, x: torch.Tensor, dtype: torch.dtype) -> Rounded:
-    """x [T, K], neighbours side by side, as codes of `dtype`."""
+    """Quantize x [T, K], contiguous along K, to codes of `dtype`."""
     out = Rounded.room(x.shape[0], x.shape[1], dtype, x)
     width = power_of_two(x.shape[1], 1)
     round_rows[(x.shape[0],)](

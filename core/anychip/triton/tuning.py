@@ -1,4 +1,8 @@
-"""How work is cut on one kind of chip. A platform brings such a table; the defaults fit 64 KiB of fast memory."""
+"""Sizes of tiles on one kind of chip. A platform brings such a table; the defaults fit 64 KiB of shared memory.
+
+A tile is the part of its operands that a program holds at once. `warps` and `stages` are Triton's num_warps and
+num_stages: stages are the tiles that are being loaded while one is computed with.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 CROWD = 8
-"""Rows from which it is asked whether some share a prefix."""
+"""Decoding rows from which a plan looks for prefixes that several of them share."""
 MANY = 128
-"""Rows that fill a chip however they are cut."""
+"""Decoding rows that fill a chip however their contexts are cut."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Rows of queries by keys, and how a program computes it. `options` are those of one vendor's compiler."""
+    """Attention: rows of queries by keys. `options` are launch options that only one vendor's compiler knows."""
 
     rows: int
     keys: int
@@ -29,7 +33,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class WeightTile:
-    """Rows of weights by inputs, and how a program computes it."""
+    """A product with weights: rows of the matrix (output features) by inputs (columns)."""
 
     rows: int
     inputs: int
@@ -38,25 +42,25 @@ class WeightTile:
     options: Mapping[str, int | str] = field(default_factory=dict)
 
     def launch(self, fewer: bool = False) -> dict[str, int | str]:
-        """Options of a launch; `fewer`: more than one such tile is read at a time, so fewer times are under way."""
+        """Options of a launch; `fewer` stages where a program loads two such tiles at a time, as of gated products."""
         stages = self.stages - 1 if fewer and self.stages > 3 else self.stages
         return {"num_warps": self.warps, "num_stages": stages, **self.options}
 
 
 @dataclass(frozen=True, slots=True)
 class FragmentTile:
-    """Rows of weights by tokens at most, for codes of four bits in fragments, and how a program computes it."""
+    """A product with weights of 4 bits in fragments: rows of the matrix by tokens, at most."""
 
     rows: int
     tokens: int
     warps: int
     stages: int
     programs: int
-    """That run at once on a processor."""
+    """Programs that run at once on a processor."""
     sums: bool
-    """Whether scales are applied to the sums of groups, not to numbers."""
+    """Whether scales are applied to the sum of each group of inputs, not to each weight."""
     wide: bool = False
-    """Whether by matrix instructions of four warps, which Hopper has."""
+    """Whether it computes by wgmma, Hopper's matrix instructions of four warps."""
 
     @property
     def launch(self) -> dict[str, int | bool]:
@@ -67,100 +71,108 @@ class FragmentTile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """Tiles by what is computed. What a program keeps in registers and fast memory must fit without spilling."""
+    """Tiles by what is computed. They must be small enough that no program spills registers to memory."""
 
     lanes: int = 32
     """Threads of a warp."""
     waves: int = 4
-    """Pieces of context a processor, when there are enough."""
+    """Pieces for each processor that a step's contexts are cut into, all rows and heads together."""
     vector_threads: int = 1
-    """Times as many threads for a product with one token, where a compiler loads too much of a row at once."""
+    """Factor on the threads of products with one token, for compilers that would load too much of a row at once."""
 
     context: Tile = Tile(16, 64, 4, 2)
-    """One token's heads against a long context: small, with many loads under way. More rows where heads need them."""
+    """One token's query heads (rows) against its context. `rows` grows where more query heads share a key head."""
     context_large: Tile = Tile(16, 32, 4, 2)
-    """The same with heads larger than 128."""
+    """`context` for heads larger than 128."""
     context_coded: Tile = Tile(16, 64, 4, 2)
-    """The same where keys and values are codes: turning them into numbers takes registers."""
+    """`context` over a cache of 8 bits, whose conversion takes registers."""
     context_coded_crowd: Tile | None = None
-    """From CROWD rows on, if it is another."""
+    """`context_coded` from CROWD rows on; None: the same."""
     context_float32: Tile = Tile(16, 16, 4, 2)
+    """`context` in float32."""
     context_crowd: tuple[Tile, Tile] | None = None
-    """From CROWD rows on, for 16-bit numbers and heads up to 128: one token's heads, and those of several tokens that
-    share a context. One launch reads both, so by as many warps. None, and for the rest: the tile above for both."""
+    """From CROWD rows on, for 16-bit numbers and heads up to 128: the tile of a token that is alone with its context,
+    and that of several tokens that share one. One launch computes both, so their warps are equal. None: `context`."""
     context_many: tuple[Tile, Tile] | None = None
-    """The same from MANY rows on, where it is another."""
+    """`context_crowd` from MANY rows on; None: the same."""
     context_blocks: bool = False
-    """Whether a tile's block is looked up once where its keys share it; other chips spill what that keeps."""
+    """Whether the block table is read once a tile where its keys are of one block, not once a key. Some chips spill."""
     query_few: Tile = Tile(16, 64, 4, 2)
-    """Several tokens' heads, where no row brings more than 16 lines."""
+    """New tokens of rows that bring several, times heads, where no row brings more than 16 of them for a key head."""
     query_small: Tile = Tile(64, 64, 4, 2)
-    """Where larger tiles would leave processors idle."""
+    """For so few of them that larger tiles would leave processors idle."""
     query_medium: Tile = Tile(128, 64, 8, 2)
+    """For more of them."""
     query_large: Tile = Tile(128, 64, 8, 2)
-    """As large as accumulators allow."""
+    """For very many: as large as registers for its sums allow."""
     query_coded_small: Tile = Tile(64, 64, 4, 2)
     query_coded: Tile = Tile(64, 64, 4, 2)
-    """Both over codes."""
+    """`query_small` and the larger ones over a cache of 8 bits."""
     query_wide: Tile = Tile(128, 32, 8, 2)
-    """Heads larger than 128."""
+    """For heads larger than 128."""
     query_float32: Tile = Tile(32, 32, 4, 1)
+    """In float32."""
     copied: Tile = Tile(128, 64, 8, 2)
-    """From here on for chips that copy parts of pages by themselves, and numbers of 16 bits. A page holds a multiple of
-    a tile's keys, or attention goes without."""
+    """This and the next four for chips with `Chip.descriptors` and numbers of 16 bits. A block of the cache has to hold
+    a multiple of the tile's keys; else those above are taken."""
     copied_small: Tile = Tile(64, 64, 4, 2)
-    """Where larger tiles would leave processors idle."""
+    """For few queries, where larger tiles would leave processors idle."""
     copied_wide: Tile = Tile(64, 32, 4, 2)
-    """Heads larger than 128."""
+    """For heads larger than 128."""
     grouped: Tile | None = None
-    """By programs whose warps share the work, 64 rows to a group of four, and one warp that copies; None: not so."""
+    """Programs in Gluon in which one warp copies and groups of four warps compute 64 rows each; None: not used."""
     grouped_wide: Tile | None = None
+    """The same for heads larger than 128."""
 
     thin: WeightTile = WeightTile(64, 128, 4, 2)
-    """Linear layers for a few tokens."""
+    """Linear layers of a few tokens."""
     thin_many: WeightTile | None = None
-    """The same tile where programs share a processor's memory; None: it is no other."""
+    """`thin` where there are more programs than processors, so that two share one's memory; None: the same."""
     thin_tall: WeightTile | None = None
-    """Gated products whose rows make enough of such tiles; None: as others, with a stage less."""
+    """Gated products of up to 32 tokens with enough rows to fill the chip; None: `thin` with a stage less."""
     thin_wide: WeightTile | None = None
-    """The same for 33 to 128 tokens, for which short products are then computed here too; None: by the library."""
+    """`thin_tall` for 33 to 128 tokens, and then products of few rows are ours too; None: those are the library's."""
     thin_rows: int = 4096
-    """Most rows of output for several tokens; more are the library's."""
+    """Most rows of a matrix that is multiplied with 2 to 32 tokens here if not gated; larger ones are the library's."""
     thin_ahead: int = 0
-    """Bytes of weights that all programs ask for before their tokens are there, where programs overlap."""
+    """Bytes of weights that a launch's programs prefetch before their tokens are computed, where kernels overlap."""
     thin_float32: WeightTile = WeightTile(32, 64, 4, 2)
+    """`thin` in float32."""
     experts_vector: WeightTile = WeightTile(4, 1024, 4, 1)
-    """Experts of so few tokens that each reads its own, without a matrix instruction: the gated products."""
+    """Gated products of so few tokens that each reads its experts' matrices for itself, without matrix instructions."""
     experts_join: WeightTile = WeightTile(2, 1024, 4, 1)
-    """The products behind them, of all experts of a token at once."""
+    """The products after those, of all experts of a token at once."""
     experts_few: WeightTile = WeightTile(64, 128, 4, 2)
-    """Up to 8 pairs of a token and an expert for each expert."""
+    """Products of experts that get up to 8 tokens each, on average."""
     experts_some: WeightTile = WeightTile(64, 128, 4, 2)
-    """Up to 20."""
+    """Up to 20 tokens each."""
     experts_many: WeightTile = WeightTile(128, 64, 8, 2)
+    """More."""
     experts_copied: tuple[WeightTile, WeightTile] | None = None
-    """All three where the chip copies tiles by itself: gated products, and those behind them."""
+    """In place of these three on chips with `Chip.descriptors`: for gated products, and for those after them."""
     experts_gated: WeightTile | None = None
-    """Gated products of at least 96 pairs an expert, 44 in tiles copied, in blocks of 128; None: as many."""
+    """Gated products of experts that get 96 tokens or more (44 if copied), in blocks of 128; None: as above."""
     experts_down: WeightTile | None = None
-    """The products behind them, in the same blocks."""
+    """The products after those, in the same blocks."""
     experts_float32: WeightTile = WeightTile(32, 32, 4, 2)
+    """Products of experts in float32."""
     codes_packed: WeightTile = WeightTile(64, 128, 4, 2)
-    """Quantized weights of four bits a code; the inputs are those of the packing."""
+    """Weights of 4 bits, packed in words. Its inputs are fixed by the packing: 128."""
     codes_packed_tokens: int = 64
-    """Most tokens for which they are multiplied as they are, not unpacked."""
+    """Most tokens for which they are multiplied without being unpacked to memory."""
     fragments: tuple[FragmentTile, ...] = (
         FragmentTile(128, 8, 4, 3, 3, sums=True),
         FragmentTile(64, 16, 4, 3, 4, sums=True),
         FragmentTile(64, 32, 4, 3, 3, sums=False),
     )
-    """The same where four bits a code lie in fragments, by tokens; the last also for several blocks of them."""
+    """Weights of 4 bits in fragments, by tokens ascending; the last tile also serves more tokens, block by block."""
     fragments_tokens: int = 64
-    """Most tokens for which they are multiplied as they are."""
+    """Most tokens for which fragments are multiplied without being unpacked to memory."""
     codes_bytes: WeightTile = WeightTile(64, 256, 4, 2)
+    """Weights of 8 bits times up to 64 tokens of 8 bits."""
     codes_many: WeightTile = WeightTile(128, 128, 8, 2)
-    """Eight bits a code and many tokens, where no library takes them."""
+    """The same for more tokens, where no library multiplies them."""
 
     def warps(self, threads: int) -> int:
-        """How many warps so many threads are, sixteen at most."""
+        """Warps of so many threads, 1 to 16."""
         return min(16, max(1, threads // self.lanes))

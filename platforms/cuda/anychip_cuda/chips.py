@@ -14,11 +14,11 @@ from anychip.triton.tuning import FragmentTile, Tile, Tuning, WeightTile
 HAS_FP8 = (8, 9)
 """Compute capability from which there is arithmetic on 8-bit floats."""
 OVERLAPS = (9, 0)
-"""Compute capability from which a kernel may start before the one it waits for has ended, and tiles are copied."""
+"""Compute capability from which there are programmatic dependent launch and the tensor memory accelerator (TMA)."""
 FRAGMENTS = (8, 0)
-"""Compute capability from which matrix instructions of 16 rows take bfloat16, and pairs of them are added."""
+"""Compute capability from which there are mma.m16n8k16 on bfloat16 and arithmetic on two bfloat16 in a register."""
 ROOMY = 128 * 1024
-"""Bytes of shared memory that the tiles measured on an H200 may take."""
+"""Bytes of shared memory for one program; chips with no more than that need smaller tiles than those of an H200."""
 
 H200 = Tuning(
     waves=2,
@@ -69,7 +69,7 @@ H200 = Tuning(
     codes_bytes=WeightTile(64, 256, 4, 4),
 )
 PORTABLE = Tuning().fragments
-"""For chips without instructions of four warps, or with others than Hopper's: not measured."""
+"""For chips without Hopper's matrix instructions of four warps (wgmma): not measured."""
 A100 = replace(
     H200,
     context_blocks=False,
@@ -91,7 +91,7 @@ A100 = replace(
     fragments=PORTABLE,
     fragments_tokens=64,
 )
-"""For compute capability 8.0, where more lines spill and tiles have 160 KiB: not measured."""
+"""For compute capability 8.0, whose registers spill sooner and whose programs have 160 KiB: not measured."""
 SMALL = replace(
     A100,
     query_few=Tile(16, 64, 4, 3),
@@ -108,7 +108,7 @@ SMALL = replace(
     experts_some=WeightTile(64, 64, 4, 4),
     experts_many=WeightTile(64, 64, 4, 3),
 )
-"""For chips with about 100 KiB: not measured."""
+"""For chips whose programs have about 100 KiB: not measured."""
 B200 = replace(
     H200,
     context_coded_crowd=None,
@@ -124,11 +124,11 @@ B200 = replace(
     codes_bytes=WeightTile(64, 256, 8, 4),
     experts_down=WeightTile(128, 64, 8, 4),
 )
-"""For compute capability 10.0, where products of 8 bits spill with 4 warps, and larger tiles do: not measured."""
+"""For compute capability 10.0, where larger tiles spill, and products of 8 bits do with 4 warps: not measured."""
 
 
 def tuning_of(capability: tuple[int, int], shared_memory: int) -> Tuning:
-    """Tiles that fit a program's share of shared memory, in bytes."""
+    """Tiles for a chip whose programs may take so many bytes of shared memory each."""
     if shared_memory <= ROOMY:
         return SMALL
     if capability < OVERLAPS:
@@ -139,7 +139,7 @@ def tuning_of(capability: tuple[int, int], shared_memory: int) -> Tuning:
 
 
 def chip_of(device: torch.device) -> Chip:
-    """The chip of one GPU."""
+    """What launches depend on, of one GPU: asks CUDA for its properties."""
     properties = torch.cuda.get_device_properties(device)
     shared_memory: int = properties.shared_memory_per_block_optin  # type: ignore[attr-defined]  # the stub lacks it
     capability = properties.major, properties.minor
@@ -149,10 +149,10 @@ def chip_of(device: torch.device) -> Chip:
 
 
 def formats_of(capability: tuple[int, int]) -> tuple[str, ...]:
-    """Quantized formats that are kept as they are."""
+    """Weight formats that are computed with as they are stored; others are dequantized."""
     return FORMATS if capability >= HAS_FP8 else tuple(name for name in FORMATS if name != "fp8")
 
 
 def caches_of(capability: tuple[int, int]) -> tuple[str, ...]:
-    """Types of KV cache beside the model's own."""
+    """Types that a KV cache may have beside the model's own."""
     return ("int8", "fp8") if capability >= HAS_FP8 else ("int8",)

@@ -1,4 +1,4 @@
-"""What attends long prompts: of Triton's kernels and the libraries that can, what is fastest with a model's heads."""
+"""Choosing what attends long prompts: Triton's kernels, or the library that is fastest with a model's heads."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from anychip_cuda.flash import PACKAGES, Flash, load
 from anychip_cuda.libraries import Library
 
 TRIAL = (8192,)
-"""Tokens of the prompts that libraries are timed with: one as long as a step, as cuDNN plans 40 ms for each length."""
+"""Tokens of each prompt of the timed step. It is one, as long as a step: cuDNN takes 40 ms to plan for each length."""
 Timed = Callable[[Library | None, OpSpec], float]
-"""Microseconds that a library, or else Triton, takes for prompts of `TRIAL`; raises `RuntimeError` where it cannot."""
+"""Microseconds that a library takes for prompts of `TRIAL`, None being Triton; `RuntimeError` if it cannot run them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +32,22 @@ class Found:
 
     @property
     def line(self) -> str:
-        """For people."""
+        """How it is listed in notes."""
         return self.library.name if self.library is not None else f"{self.name} {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The library for one model, if there is one, and a sentence on it."""
+    """What attends long prompts of one model."""
 
     library: Library | None
+    """None: Triton."""
     note: str
+    """A line for the start-up log: what was chosen, the times measured, and what failed."""
 
 
 def find(device: torch.device, chip: Chip) -> tuple[Found, ...]:
-    """All that are known, the likeliest to be chosen first."""
+    """Every library known here, usable on `device` or not, the one most likely to be chosen first."""
     level = torch.cuda.get_device_capability(device)
     offers = [(package.distribution, load(package, level)) for package in PACKAGES]
     outdone = chip.tuning.grouped is not None
@@ -59,7 +61,10 @@ def _found(distribution: str, offer: Flash | str) -> Found:
 
 
 def choose(found: Sequence[Found], spec: OpSpec, timed: Timed) -> Choice:
-    """The fastest of Triton's kernels and those that serve a model; nothing is timed where there are none."""
+    """The fastest for a model among Triton's kernels and the libraries that do not refuse it.
+
+    Nothing is timed where all of them refuse. One that raises `RuntimeError` is left out, which the note says.
+    """
     able = [each.library for each in found if each.library is not None and not each.library.refuses(spec)]
     broken = [each.line for each in found if each.library is None and "not installed" not in each.reason]
     times: dict[Library | None, float] = {}
@@ -80,9 +85,10 @@ def _name(rival: Library | None) -> str:
 
 
 def remembered(timed: Timed, folder: Path, machine: str) -> Timed:
-    """Time each once for some heads on a machine: loading a library or compiling takes a second or two.
+    """`timed`, but each figure is measured once and kept in a file of `folder`: a trial takes a second or two.
 
-    `machine` also says which kernels of Triton's there are.
+    `machine` stands for all that a figure depends on beside torch's version, the library's and the model's heads: the
+    GPU, and the sources of Triton's programs. Where no file can be written, every start measures.
     """
 
     def known(library: Library | None, spec: OpSpec) -> float:

@@ -17,10 +17,11 @@ from anychip.triton.chip import Chip
 from anychip.triton.peers import PeerMemory, add_peers, fits, new_flags, new_inbox
 
 SIZES = (8 << 10, 64 << 10, 256 << 10)
-"""Bytes of the messages that are timed."""
+"""Bytes of the messages that are timed, ascending."""
 CALLS, TIMED = 20, 7
+"""Sums in a timed graph, and replays of it."""
 STORAGE_DEVICE = 6
-"""Place of the device among what `reduce_tensor` hands over."""
+"""Index of the device among the arguments that torch's `reduce_tensor` returns."""
 
 
 class CudaCommunicator(TorchCommunicator):
@@ -31,7 +32,7 @@ class CudaCommunicator(TorchCommunicator):
         self._chip = chip
         self._memory = self._peer_memory(device) if self.size > 1 and self._reachable(device) else None
         self.most_bytes = 0 if self._memory is None else self._measured(device)
-        """Of a message that is summed over peer memory; 0: none is."""
+        """Bytes of the largest message that is summed over peer memory; 0: none is."""
 
     def all_reduce(self, tensor: torch.Tensor) -> torch.Tensor:
         """See `Communicator.all_reduce`; in place."""
@@ -40,12 +41,12 @@ class CudaCommunicator(TorchCommunicator):
         return super().all_reduce(tensor)
 
     def over_peers(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The sum of a small message over peer memory, in place."""
+        """Sum a small message over peer memory, in place; see `anychip.triton.peers.add_peers`."""
         assert self._memory is not None, "these ranks do not reach each other's memory"
         return add_peers(tensor, self._memory, self._chip)
 
     def close(self) -> None:
-        """See `Communicator.close`: nobody unmaps what another still maps."""
+        """See `Communicator.close`. Memory is freed between two barriers, so that none goes while a peer maps it."""
         if self._memory is None:
             return
         torch.cuda.synchronize(self._memory.rounds.device)
@@ -69,7 +70,7 @@ class CudaCommunicator(TorchCommunicator):
         return self._all(distinct and all(reached), device)
 
     def _peer_memory(self, device: torch.device) -> PeerMemory:
-        """Map each other's inboxes and flags."""
+        """Allocate this rank's inbox and flags, and map those of all others. Every rank calls it."""
         own = new_inbox(self.size, device), new_flags(self.size, device)
         torch.cuda.synchronize(device)
         handed: list[object] = [None] * self.size
@@ -102,13 +103,13 @@ class CudaCommunicator(TorchCommunicator):
         return largest
 
     def _all(self, holds: bool, device: torch.device) -> bool:
-        """Whether it holds on all ranks."""
+        """Whether `holds` is true on all ranks. Every rank calls it."""
         count = torch.tensor([float(holds)], device=device)
         return float(super().all_reduce(count)) == self.size
 
 
 def microseconds(run: Callable[[], object], device: torch.device) -> float:
-    """Median time of one call within a graph, where such sums are made."""
+    """Median microseconds of one call in a CUDA graph, as steps make their sums in graphs."""
     stream, graph, times = torch.cuda.Stream(device), torch.cuda.CUDAGraph(), []
     with torch.cuda.stream(stream):
         run()

@@ -1,4 +1,4 @@
-"""The NVIDIA platform: Triton's and libraries' kernels, captured steps, copies that nobody waits for."""
+"""The NVIDIA platform: kernels in Triton and from libraries, steps captured in CUDA graphs, asynchronous copies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from anychip_cuda.steps import prompt_steps
 from anychip_cuda.trial import timer
 
 GRAPHS = GraphKind(torch.cuda.CUDAGraph, {"capture_error_mode": "thread_local"})
-"""Steps under way elsewhere in the process are none of a capture's business."""
+"""thread_local: what other threads of the process do on the GPU meanwhile does not make a capture fail."""
 
 NO_GLUON = (
     "long prompts and 4-bit weights by Triton's older ways: only Triton 3.6 and 3.7 are known to read the newer ones"
@@ -30,7 +30,7 @@ NO_GLUON = (
 
 
 class CudaPlatform(TritonPlatform):
-    """One GPU, by CUDA's number. Raises `UserError` where CUDA has none of that number."""
+    """One GPU, by CUDA's index. Raises `UserError` where CUDA offers none of that index."""
 
     def __init__(self, index: int, early: Helpers | None = None) -> None:
         device = use_device("cuda", index, "CUDA", "CUDA_VISIBLE_DEVICES")
@@ -48,25 +48,25 @@ class CudaPlatform(TritonPlatform):
         super().__init__(device, chip, capabilities, GRAPHS, kernels, early, steps)
 
     def kernels(self, spec: OpSpec) -> Mapping[str, Kernel]:
-        """With the library that is fastest for prompts of such a model."""
+        """Triton's, with attention of long prompts by whatever is fastest for such a model."""
         if spec not in self._choices:
             self._choices[spec] = choose(self._found, spec, self._timed)
         self._choice = self._choices[spec]
         return cuda_kernels(self.chip, spec, self._choice.library)
 
     def notes(self) -> tuple[str, ...]:
-        """Also by what long prompts attend; before a model is loaded, what there is for them."""
+        """Also what attends long prompts; before a model is loaded, what could."""
         offers = "; ".join(each.line for each in self._found)
         chosen = f"for long prompts: {offers}" if self._choice is None else self._choice.note
         older = () if has_gluon() else (NO_GLUON,)
         return *super().notes(), chosen, *older
 
     def communicator(self, group: Sequence[int]) -> Communicator:
-        """NCCL's collectives, with small sums over peer memory where that is faster."""
+        """NCCL's collectives; sums of small messages over peer memory where that is measured to be faster."""
         from anychip_cuda.communicator import CudaCommunicator
 
         return CudaCommunicator(group, self.device, self.chip)
 
     def compile(self, step: Forward, plan: KVPlan) -> RunBatch:
-        """Captured, those with long prompts as their library allows."""
+        """Steps as CUDA graphs; those with long prompts as the chosen library allows."""
         return prompt_steps(super().compile(step, plan), plan, None if self._choice is None else self._choice.library)

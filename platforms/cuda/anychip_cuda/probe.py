@@ -11,10 +11,9 @@ from anychip.plugin import Probe
 from anychip.plugin.torch_build import built_for
 
 MIN_CAPABILITY = (8, 0)
-"""bfloat16 in the matrix units."""
+"""Least compute capability: from it on matrix units take bfloat16."""
 SCORE = 100
 LIBRARY = "libnvidia-ml.so.1"
-
 
 INSTALL = "If the machine has such a GPU, install its driver; a container has to be given both."
 UPDATE = "`nvidia-smi` says more; after an update of the driver, restart the machine."

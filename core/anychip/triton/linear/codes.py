@@ -1,4 +1,8 @@
-"""Linear layers whose weights stay quantized: read as codes for few tokens, in 8 bits or unpacked for many."""
+"""Linear layers whose weights stay quantized.
+
+Few tokens: codes are read and become numbers in registers. Weights of 8 bits with one scale a row: tokens are quantized
+as well, and both sides multiplied in 8 bits. All else is dequantized to memory and multiplied by torch's library.
+"""
 
 from __future__ import annotations
 
@@ -22,24 +26,24 @@ if TYPE_CHECKING:
     from anychip.triton.linear.fragments import FragmentLinear
 
 THIN = 64
-"""Most tokens for which reading the codes is all the work."""
+"""Most tokens whose products are ours where reading codes of 8 bits is all the work."""
 UNPACKED = 64
-"""Rows of a program that unpacks."""
+"""Rows of a program that dequantizes words of 4-bit codes."""
 MANY_TOKENS = 128
-"""Tokens of a program's tile where there are more, and no library takes them."""
+"""Tokens of a program's tile where there are more than THIN and no library multiplies 8 bits."""
 ALIGNED = 16
-"""Rows and columns that products in 8 bits come in multiples of."""
+"""Torch multiplies matrices of 8 bits whose rows and columns are multiples of this."""
 
 
 @dataclass(frozen=True, slots=True)
 class CodedLinear:
-    """Products with prepared codes on one chip."""
+    """Products with prepared `Codes` on one chip. T tokens, K inputs, N outputs."""
 
     chip: Chip
     counters: Counters = field(default_factory=Counters)
 
     def linear(self, x: torch.Tensor, weight: Codes, bias: torch.Tensor | None) -> torch.Tensor:
-        """x [T, K] -> [T, N]."""
+        """x W^T + bias, x [T, K] -> [T, N] in x's type."""
         x = unit_stride(x)
         if self.rounds(weight, x.shape[0], x.dtype):
             return self.multiply(round_tokens(self.chip, x, weight.values.dtype), weight, bias)
@@ -48,13 +52,16 @@ class CodedLinear:
         return functional.linear(x, self.dequantize(weight, x.dtype), bias)
 
     def _few(self, weight: Codes, dtype: torch.dtype) -> int:
-        """Most tokens whose products read codes; fragments are made for numbers of 16 bits."""
+        """Most tokens whose products read codes. Fragments are made for tokens of 16 bits: none of another type."""
         if weight.fragments:
             return self.chip.tuning.fragments_tokens if dtype.itemsize == 2 else 0
         return self.chip.tuning.codes_packed_tokens if weight.packed else THIN
 
     def rounds(self, weight: Codes, tokens: int, dtype: torch.dtype) -> bool:
-        """Whether so many tokens' inputs of a type are rounded to the weight's; torch's library is particular."""
+        """Whether so many tokens of `dtype` are quantized too, which needs a weight of 8 bits with one scale a row.
+
+        For more than THIN, torch's library has to take what comes: it is particular about sizes and types.
+        """
         if weight.packed or not weight.by_row or tokens < 2:
             return False
         aligned = weight.values.shape[0] % ALIGNED == 0 and weight.columns % ALIGNED == 0
@@ -62,7 +69,7 @@ class CodedLinear:
         return tokens <= THIN or library or not self.chip.library_codes
 
     def multiply(self, x: Rounded, weight: Codes, bias: torch.Tensor | None) -> torch.Tensor:
-        """Both sides in 8 bits: one scale a token, one a row. x [T, K] -> [T, N]."""
+        """x W^T + bias with both sides in 8 bits: a scale for each token and for each row. x [T, K] -> [T, N]."""
         tokens = x.codes.shape[0]
         if tokens <= THIN:
             shape = code_shape(self.chip, tokens, weight.values.shape[0], weight.columns)

@@ -1,4 +1,4 @@
-"""Linear layers with weights of 4 bits in fragments; their programs are in Gluon, which older Tritons lack."""
+"""Linear layers with weights of 4 bits in fragments. Their programs are in Gluon, which older Tritons lack."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from anychip.triton.linear.split import Counters
 from anychip.triton.packing import BLOCK_ROWS, CHUNK, Codes
 
 UNPACKED = 4
-"""Blocks of rows of a program that unpacks, a warp each."""
+"""Blocks of 16 rows that a program dequantizes, a warp each."""
 
 
 @dataclass(frozen=True, slots=True)
 class FragmentLinear:
-    """Products with prepared fragments on one chip."""
+    """Products with `Codes` in fragments on one chip."""
 
     chip: Chip
     counters: Counters
 
     def multiply(self, x: torch.Tensor, weight: Codes, bias: torch.Tensor | None) -> torch.Tensor:
-        """x [T, K] of 16 bits -> [T, N]."""
+        """x W^T + bias, x [T, K] in 16 bits -> [T, N]."""
         tokens, rows = x.shape[0], weight.rows
         shape = fragment_shape(self.chip, tokens, rows, weight.columns)
         out = torch.empty(tokens, rows, dtype=x.dtype, device=x.device)
@@ -38,7 +38,7 @@ class FragmentLinear:
         return out
 
     def unpack(self, weight: Codes, dtype: torch.dtype) -> torch.Tensor:
-        """The matrix [N, K] in `dtype`."""
+        """Dequantize the matrix [N, K] to `dtype`."""
         rows, columns = weight.rows, weight.columns
         out = torch.empty(rows, columns, dtype=dtype, device=weight.values.device)
         unpack_fragments[(-(-rows // (UNPACKED * BLOCK_ROWS)), columns // CHUNK)](

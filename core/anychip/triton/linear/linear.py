@@ -1,4 +1,4 @@
-"""Linear layers for few tokens, where reading the weights is all the work; torch's own matrix products for more."""
+"""Linear layers: our products for few tokens, where reading the weights is all the work, torch's own for more."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from anychip.triton.rows import Rows, unit_stride
 from anychip.weights.weight import Weight
 
 MOST_TOKENS = 128
+"""More tokens are multiplied by the library."""
 MOST_ROWS = 4096
-"""Where the library's products begin to be faster, for more than a few tokens and what is not gated."""
+"""Rows of a matrix from which the library is faster for more than FEW_TOKENS, if the product is not gated."""
 MOST_NORMED = 2048
-"""Inputs up to which one launch that normalizes too is faster than two: every program reads the whole token."""
+"""Inputs up to which a product of one token had better normalize it too: each of its programs reads the whole token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class Linears:
         return self.linear(inner, down, None)
 
     def _computes(self, x: torch.Tensor, weight: torch.Tensor, rows: int, gated: bool) -> bool:
-        """Whether a product is computed here, not by the library."""
+        """Whether we compute a product with a plain weight; if not, torch's library does. `rows`: of one matrix."""
         tokens, tuning = x.shape[0], self.chip.tuning
         if tokens <= FEW_TOKENS:
             return tokens == 1 or gated or rows <= tuning.thin_rows
@@ -87,7 +88,7 @@ class Linears:
         return CodedLinear(self.chip, self.counters)
 
     def _rounding(self, weight: Weight, x: torch.Tensor) -> Codes | None:
-        """The codes of a weight, where as many inputs as x brings are rounded too."""
+        """The codes of a weight whose products quantize as many tokens as x has; None if it has none or they do not."""
         codes = weight.prepared
         return codes if isinstance(codes, Codes) and self._coded.rounds(codes, x.shape[0], x.dtype) else None
 
@@ -110,7 +111,7 @@ class Linears:
     def _multiply(
         self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, activation: str
     ) -> torch.Tensor:
-        """x W^T + bias for few tokens; with an activation, gated by the first half of W."""
+        """x W^T + bias for few tokens; with an activation: activation(x W1^T) * (x W2^T) of the two halves of W."""
         x = unit_stride(x)
         if x.shape[0] == 1:
             return self._normalize_and_multiply(x, None, None, 0.0, weight, bias, activation)[0]
@@ -139,7 +140,7 @@ class Linears:
         bias: torch.Tensor | None,
         activation: str,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """One token. -> (y [1, N], x + residual [1, H])."""
+        """For one token x [1, H]: (y [1, N], x + residual [1, H]); y of the normalized sum if there is a `norm_weight`."""
         rows = weight.shape[0] // (2 if activation else 1)
         shape = vector_shape(self.chip.tuning, x.shape[1], bool(activation), norm_weight is not None)
         out = torch.empty(1, rows, dtype=x.dtype, device=x.device)

@@ -1,4 +1,8 @@
-"""Sizes of the work of thin linear layers."""
+"""How products of a few tokens are cut into tiles, and tiles among programs.
+
+Y [T, N] = X [T, K] W^T with W [N, K]: a tile is some of W's rows by all tokens; where tiles are fewer than processors,
+several programs split a tile's inputs and add up their partial sums.
+"""
 
 from __future__ import annotations
 
@@ -12,38 +16,42 @@ from anychip.triton.powers import padded
 from anychip.triton.tuning import FragmentTile, Tuning
 
 MANY = 32
-"""Tokens from which their tiles take as much room as the codes."""
+"""Tokens from which tiles of tokens take as much shared memory as those of codes."""
 LEAST = 4
-"""Chunks that are worth a program."""
+"""Fewest chunks of 128 inputs that are worth a program."""
 FEW_TOKENS = 32
-"""Tokens whose tiles take less room than the weights'."""
+"""Most tokens whose tiles take less shared memory than those of weights."""
 LEAST_AHEAD = 128
-"""Inputs of a row that are worth asking for."""
+"""Fewest inputs of a row that are worth prefetching."""
 TALL = 128
 """Rows of a tall tile."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThinShape:
-    """Output rows, tokens and inputs of a tile, and among how many programs a tile's inputs are split."""
+    """A tile of a product, and how it is computed."""
 
     rows: int
+    """Rows of W."""
     tokens: int
     inputs: int
+    """Inputs that are read at a time."""
     split: int
+    """Programs among which a tile's inputs are split."""
     options: Mapping[str, int | str]
+    """Options of the launch: warps and stages."""
     tiled: bool = False
-    """Whether both sides are read through descriptors, where they can."""
+    """Whether X and W are copied in tiles by the chip, through descriptors."""
     ahead: int = 0
-    """Inputs of each row that are asked for before the tokens are there."""
+    """Inputs of each row that are prefetched before the tokens are computed; 0: none."""
 
     def tiles(self, rows: int) -> int:
-        """How many tiles `rows` output rows make."""
+        """Tiles of a matrix of so many rows."""
         return -(-rows // self.rows)
 
     @property
     def parts(self) -> int:
-        """In how many parts a row's first inputs are asked for."""
+        """Parts in which each row's first inputs are prefetched."""
         return max(1, min(4, 128 // self.rows))
 
     @property
@@ -56,7 +64,11 @@ class ThinShape:
 def thin_shape(
     chip: Chip, tokens: int, rows: int, inputs: int, gated: bool, dtype: torch.dtype, copied: bool = False
 ) -> ThinShape:
-    """For a few tokens. `copied`: the chip can copy tiles of both sides by itself."""
+    """For a plain matrix of `rows` by `inputs`, times up to 128 tokens.
+
+    `gated`: two such matrices are multiplied at once, the first of which gates the second. `copied`: the chip can copy
+    tiles of X and W by itself.
+    """
     tuning, columns, narrow = chip.tuning, padded(tokens), dtype.itemsize <= 2
     tall = tuning.thin_tall if tokens <= FEW_TOKENS else tuning.thin_wide
     if tall is not None and gated and copied and narrow and fills_chip(chip, rows):
@@ -81,9 +93,9 @@ def fills_chip(chip: Chip, rows: int) -> bool:
 
 
 def _split(chip: Chip, tokens: int, tiles: int, steps: int) -> int:
-    """Two programs a processor, one where tokens are more than a few.
+    """Programs a tile, doubled up to two for each processor, or one for each where there are many tokens.
 
-    A program keeps eight tiles of input, and four where no more than half of the processors have something to do.
+    Each keeps at least 8 of the `steps` through a tile's inputs, or 4 while less than half of the processors are busy.
     """
     split, most = 1, chip.processors * (2 if tokens <= FEW_TOKENS else 1)
     while tiles * split * 2 <= most and steps >= (8 if tiles * split * 4 <= chip.processors else 16) * split:
@@ -92,13 +104,13 @@ def _split(chip: Chip, tokens: int, tiles: int, steps: int) -> int:
 
 
 def _ahead(chip: Chip, lines: int, most: int, dtype: torch.dtype) -> int:
-    """Inputs, at most a program's, of each of `lines` in all programs that are asked for before there are tokens."""
+    """Inputs to prefetch of each of the `lines` rows that all programs read, at most `most` of a program; 0: none."""
     fit = chip.tuning.thin_ahead // (lines * dtype.itemsize) if chip.overlap else 0
     return min(most, 1 << (fit.bit_length() - 1)) if fit >= LEAST_AHEAD else 0
 
 
 def vector_shape(tuning: Tuning, inputs: int, gated: bool, normed: bool) -> dict[str, int]:
-    """Arguments of the launch for one token: output rows and inputs of a program's tile, measured on an H200."""
+    """Arguments of the launch for one token: rows and inputs of a program's tile, as measured on an H200."""
     depth = min(1024, padded(inputs))
     few, many = (tuning.warps(threads * tuning.vector_threads) for threads in (64, 128))
     if gated or normed:
@@ -109,7 +121,7 @@ def vector_shape(tuning: Tuning, inputs: int, gated: bool, normed: bool) -> dict
 
 
 def code_shape(chip: Chip, tokens: int, rows: int, inputs: int) -> ThinShape:
-    """For codes of 8 bits: a tile holds twice the inputs of one of 16-bit numbers, so that as much is under way."""
+    """For weights and tokens of 8 bits: a tile holds twice the inputs of one in 16 bits, so as many bytes."""
     columns, tile = padded(tokens), chip.tuning.codes_bytes
     tiles, split = -(-rows // tile.rows), 1
     while tiles * split * 2 <= 3 * chip.processors and inputs // (tile.inputs * split * 2) >= 2:
@@ -118,7 +130,10 @@ def code_shape(chip: Chip, tokens: int, rows: int, inputs: int) -> ThinShape:
 
 
 def packed_shape(chip: Chip, tokens: int, rows: int, inputs: int) -> ThinShape:
-    """For codes of 4 bits: split until there are three programs a processor, while one keeps two chunks of inputs."""
+    """For weights of 4 bits in words: tiles are split while that makes up to four programs for each processor.
+
+    Each program keeps at least two chunks of inputs.
+    """
     columns = padded(tokens)
     tile = chip.tuning.codes_packed
     tiles, chunks, split = -(-rows // tile.rows), -(-inputs // tile.inputs), 1
@@ -130,18 +145,19 @@ def packed_shape(chip: Chip, tokens: int, rows: int, inputs: int) -> ThinShape:
 
 @dataclass(frozen=True, slots=True)
 class FragmentShape:
-    """How chunks of 128 inputs of a tile are shared among programs."""
+    """How tiles of fragments are shared among programs, in chunks of 128 inputs."""
 
     tile: FragmentTile
     tiles: int
+    """Tiles of the matrix."""
     share: int
-    """Chunks of a program."""
+    """Chunks of each program."""
     split: int
-    """Programs of a tile."""
+    """Programs of each tile."""
 
     @property
     def partial(self) -> int:
-        """Numbers that programs leave for others; 0 where none shares a tile."""
+        """Elements of the partial sums that programs leave for each other; 0 where each has a tile of its own."""
         return 0 if self.split == 1 else self.tiles * self.split * self.tile.rows * self.tile.tokens
 
     @property
@@ -151,7 +167,7 @@ class FragmentShape:
 
 
 def fragment_shape(chip: Chip, tokens: int, rows: int, inputs: int) -> FragmentShape:
-    """For fragments: as many programs as run at once, but whole tiles for several blocks of tokens."""
+    """For weights in fragments: as many programs as run at once; tiles are not split if tokens take more than one."""
     found = chip.tuning.fragments
     tile = next((each for each in found if tokens <= each.tokens), found[-1])
     tiles, chunks = -(-rows // tile.rows), inputs // 128
