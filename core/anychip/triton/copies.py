@@ -1,6 +1,6 @@
-"""Copies between host and device in the order of the stream, through pinned memory: nobody waits for them.
+"""Asynchronous copies between host and device, through pinned memory, in the order of the current stream.
 
-Torch keeps the pinned memory it has, and gives out a part again once the copies that used it are done.
+Torch caches pinned memory, and gives a piece out again only once the copies that used it are done.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def send(array: npt.NDArray[Any], device: torch.device, out: torch.Tensor | None = None) -> torch.Tensor:
-    """Start copying an array to the device, into `out` if given."""
+    """Start copying an array to the device, into `out` if given; the array may be changed at once."""
     source = torch.from_numpy(array)
     pinned = torch.empty(source.shape, dtype=source.dtype, pin_memory=True)
     pinned.copy_(source)
@@ -33,7 +33,7 @@ class Fetched(Pending["npt.NDArray[Any]"]):
         self._done.record()
 
     def result(self) -> npt.NDArray[Any]:
-        """The array; waits for the copy, and for nothing submitted later."""
+        """Wait for the copy, and for nothing submitted after it. A device error is raised here."""
         self._done.synchronize()
         array: npt.NDArray[Any] = self._pinned.numpy()
         return array

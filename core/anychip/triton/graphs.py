@@ -17,21 +17,24 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True, slots=True)
 class GraphKind:
-    """Torch's class of graphs for one type of device, and what its `capture_begin` is told."""
+    """Torch's class of graphs for one type of device."""
 
     new: Callable[[], Any]
+    """Makes an empty graph, such as torch.cuda.CUDAGraph."""
     options: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of its `capture_begin`."""
 
 
 def _take(size: int, device: torch.device) -> None:
-    """Bytes that are free again at once, and something to launch."""
+    """Allocate `size` bytes and free them at once; launch something, as a graph must not be empty."""
     torch.empty(max(1, size), dtype=torch.uint8, device=device)[:1].zero_()
 
 
 class Graphs:
-    """Captures steps that never run at the same time, so that they share one pool of memory of `size` bytes.
+    """Captures steps as graphs. They never run at the same time, so they share one pool of `size` bytes of memory.
 
-    The pool is as large from the start: what a small step leaves free would not do for a larger one.
+    The pool is allocated whole at the start: as it grew with each graph, pieces left by small steps would not do for
+    larger ones.
     """
 
     def __init__(self, device: torch.device, kind: GraphKind, size: int) -> None:
@@ -42,7 +45,7 @@ class Graphs:
         self._first, _ = self._record(partial(_take, size, device))
 
     def __call__(self, step: Replay) -> Replay:
-        """See `anychip.runner.bucket.Capture`. Nothing runs while capturing, and nothing is waited for."""
+        """See `anychip.runner.bucket.Capture`. While capturing nothing is computed."""
         graph, computed = self._record(step)
 
         def replay() -> Computed:
@@ -52,7 +55,7 @@ class Graphs:
         return replay
 
     def _record(self, function: Callable[[], Made]) -> tuple[Any, Made]:
-        """The graph of what a function launches, and what it returns."""
+        """The graph of all that `function` launches, and what it returned."""
         graph = self._kind.new()
         with self._module.stream(self._stream):
             graph.capture_begin(self._pool, **self._kind.options)

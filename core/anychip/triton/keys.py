@@ -1,4 +1,4 @@
-"""Triton's keys of our programs, worked out in one order by every process."""
+"""Triton's cache keys of our programs, worked out by every process in one order, so that they are the same in all."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from anychip.triton import gluon_programs, programs
 from anychip.triton.programs.order import wait_for_previous
 
 GLUON = (3, 6), (3, 7)
-"""Versions of Triton with which our programs in Gluon were compiled: it is an experiment, and may change."""
+"""Versions of Triton that compile our programs in Gluon: its language is experimental and changes between versions."""
 
 
 def triton_version() -> tuple[int, ...]:
-    """That of the Triton which is used, without its last number; beside nightly builds its package has another name."""
+    """Major and minor version of the Triton in use, asked of itself: nightly builds are packaged under another name."""
     return tuple(int(part) for part in triton.__version__.split(".")[:2])
 
 
 def has_gluon() -> bool:
-    """Whether this Triton is one that is known to read our programs in Gluon."""
+    """Whether the Triton in use is known to compile our programs in Gluon."""
     return triton_version() in GLUON
 
 
 def settle_keys() -> None:
-    """Work out the key of each program, by which its compiled form is found on the disk.
+    """Work out the cache key of each program, by which its compiled form is found on the disk.
 
-    Triton adds a called function's constants to the caller's key only where the key of that function is known already.
-    So without this the keys depend on what was launched first, and programs are compiled again for nothing. What is
-    interpreted has no key.
+    Triton adds a called function's constants to the caller's key only if that function's key is known already. Without
+    this, keys would depend on what was launched first, and programs be compiled again for nothing. In Triton's
+    interpreter programs have no keys, and nothing is done.
     """
     if not isinstance(wait_for_previous, JITFunction):  # interpreted, but for those in Gluon
         return
@@ -42,7 +42,7 @@ def settle_keys() -> None:
 
 
 def program_modules() -> list[str]:
-    """The modules of all programs that this Triton reads, sorted."""
+    """Names of the modules of all programs that the Triton in use compiles, sorted."""
     packages = (programs, gluon_programs) if has_gluon() else (programs,)
     return sorted(
         f"{package.__name__}.{each.name}" for package in packages for each in pkgutil.iter_modules(package.__path__)
@@ -50,7 +50,7 @@ def program_modules() -> list[str]:
 
 
 def start_hashing() -> Thread:
-    """A thread in which Triton reads all of itself for its keys, half a second that the first launch then is spared."""
+    """Start a thread in which Triton hashes its own sources for its keys: half a second that the first launch saves."""
     thread = Thread(target=_hash_triton, daemon=True)
     thread.start()
     return thread

@@ -1,4 +1,4 @@
-"""Launching what is done to logits and read off them: one launch each, two for log-probabilities."""
+"""Launching what is done to logits and read off them. Each op is one launch, log-probabilities are two."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ BLOCK = 1024
 MASKED = 4096
 """Tokens that a program masks."""
 PLACES = 256
-"""Rows with a penalty that are looked through at once: so many are one program to compile."""
+"""Least number of rows with a penalty that the program that looks them up is compiled for."""
 ENTRIES = 128
-"""Entries or rows that a program takes."""
+"""Single logits, or rows, that a program edits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,9 @@ class Logits:
 
     chip: Chip
     part: int = 2048
-    """Tokens of the vocabulary that offer their best together."""
+    """Tokens of the vocabulary out of which a program of the first launch picks the likeliest."""
     threads: int = 128
-    """Of the program that takes the best of a row."""
+    """Threads of a program of the second launch, which picks the likeliest of a row."""
 
     def apply_penalties(
         self,
@@ -112,5 +112,5 @@ class Logits:
 
 
 def _bytes(flags: torch.Tensor) -> torch.Tensor:
-    """Booleans as the bytes that they are."""
+    """Booleans as bytes, without a copy."""
     return flags.view(torch.uint8)

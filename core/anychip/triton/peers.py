@@ -1,4 +1,4 @@
-"""Launching sums over ranks that reach each other's memory."""
+"""Launching sums over ranks whose GPUs reach each other's memory."""
 
 from __future__ import annotations
 
@@ -10,35 +10,36 @@ from anychip.triton.chip import Chip
 from anychip.triton.programs.peers import APART, REGION, add_over_ranks
 
 BLOCK = 2048
-"""Elements of a program, at most REGION bytes."""
+"""Elements that a program adds up; they take at most REGION bytes."""
 MOST_BYTES = 256 * 1024
-"""Of a message; behind it sending all of it to each rank takes longer than sharing the work."""
+"""Bytes of the largest message: sending more than that whole to each rank takes longer than sharing the work."""
 MOST_PROGRAMS = MOST_BYTES // 2 // BLOCK
-"""They wait for each other, so all have to run at once."""
+"""Programs of the largest launch. They wait for those of other ranks, so all have to run at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerMemory:
-    """What the ranks of one host share: addresses by rank, and what keeps them valid. See programs/peers.py."""
+    """Memory that the ranks of one host share, see programs/peers.py: addresses by rank."""
 
     rank: int
     inboxes: torch.Tensor
-    """[ranks] int64."""
+    """[ranks] int64 addresses: where each rank receives messages."""
     flags: torch.Tensor
-    """[ranks] int64."""
+    """[ranks] int64 addresses: where each rank is told that they are there."""
     rounds: torch.Tensor
-    """[MOST_PROGRAMS] int32, this rank's own."""
+    """[MOST_PROGRAMS] int32: how many sums each program of this rank has made."""
     held: tuple[torch.Tensor, ...]
+    """The tensors at these addresses, kept so that they stay valid."""
 
     @classmethod
     def of(cls, rank: int, inboxes: list[torch.Tensor], flags: list[torch.Tensor]) -> PeerMemory:
-        """Of tensors that are each rank's own, or its peers' memory mapped here."""
+        """`inboxes` and `flags` by rank: this rank's own tensors, and those of the others as mapped here."""
         rounds = torch.zeros(MOST_PROGRAMS, dtype=torch.int32, device=flags[rank].device)
         return cls(rank, _addresses(inboxes, rank), _addresses(flags, rank), rounds, (*inboxes, *flags))
 
     @property
     def ranks(self) -> int:
-        """How many."""
+        """How many ranks there are."""
         return len(self.inboxes)
 
 
@@ -47,24 +48,24 @@ def _addresses(tensors: list[torch.Tensor], rank: int) -> torch.Tensor:
 
 
 def new_inbox(ranks: int, device: torch.device) -> torch.Tensor:
-    """Room for two messages of each rank."""
+    """Memory for two messages of each rank."""
     return torch.empty(2 * ranks * MOST_PROGRAMS * REGION.value, dtype=torch.uint8, device=device)
 
 
 def new_flags(ranks: int, device: torch.device) -> torch.Tensor:
-    """Nobody has sent anything yet."""
+    """Flags that say that nobody has sent anything yet."""
     return torch.zeros(MOST_PROGRAMS, ranks, APART.value, dtype=torch.int32, device=device)
 
 
 def fits(tensor: torch.Tensor) -> bool:
-    """Whether a tensor can be summed so."""
+    """Whether a tensor can be summed by `add_peers`: contiguous, floating point, and small enough."""
     floats = tensor.dtype in (torch.bfloat16, torch.float16, torch.float32)
     programs = -(-tensor.numel() // BLOCK)
     return floats and tensor.is_contiguous() and tensor.nbytes <= MOST_BYTES and programs <= MOST_PROGRAMS
 
 
 def add_peers(tensor: torch.Tensor, memory: PeerMemory, chip: Chip) -> torch.Tensor:
-    """Sum over ranks, in place; each rank calls it, for tensors of one shape that `fits`."""
+    """Sum over ranks, in place. Every rank calls it with a tensor of the same shape, for which `fits` is true."""
     size = tensor.numel()
     if size:
         add_over_ranks[(-(-size // BLOCK),)](

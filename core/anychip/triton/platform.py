@@ -1,4 +1,4 @@
-"""A platform of a GPU that torch and Triton know. A vendor's package names the device and describes the chip."""
+"""The base of platforms whose GPU both torch and Triton know. A vendor's package names it and describes the chip."""
 
 from __future__ import annotations
 
@@ -33,18 +33,19 @@ if TYPE_CHECKING:
 
 
 LARGE = 70 << 30
-"""Bytes of a GPU's memory from which there is room for the caches and logits of `MANY_ROWS` requests."""
+"""Bytes of a GPU's memory from which caches and logits of `MANY_ROWS` requests fit."""
 FEW_ROWS, MANY_ROWS = 256, 1024
+"""Requests at once unless the user says otherwise, on small and on large GPUs."""
 GAPS = 1.25
-"""Times the memory of a step that a pool of pieces of it takes, as those of another size have left it."""
+"""Factor on the memory of the worst step: the graphs' pool is fragmented by steps of other sizes."""
 SHARED_MEMORY = 1 << 20
-"""Of a program, when it is compiled ahead: what is too much for the device is found out by the launch."""
+"""Bytes that a program may take where it is compiled ahead: no limit, as its launch finds out what is too much."""
 
 
 class TritonPlatform(TorchPlatform):
-    """One GPU: kernels in Triton, steps captured as graphs, copies that nobody waits for.
+    """One GPU: kernels in Triton, steps captured in graphs, asynchronous copies.
 
-    Everything else is asked of torch's module of the device's type: memory, streams, events.
+    Memory, streams and events are asked of torch's module for the type of device, such as torch.cuda.
     """
 
     def __init__(
@@ -57,19 +58,20 @@ class TritonPlatform(TorchPlatform):
         early: Helpers | None = None,
         steps_of: StepsOf = as_captured,
     ) -> None:
-        """Nothing is asked of the device yet. Without `graphs` every step is launched kernel by kernel.
+        """Nothing is asked of the device yet.
 
-        `early` are helpers of the first runner that were started before it was known what for. `steps_of` is what they
-        are told of `compile`.
+        `graphs`: None launches every step kernel by kernel. `kernels_of`: the platform's kernels, `steps_of`: what its
+        `compile` wraps captured steps in; both also for helpers that rehearse, so they have to be picklable. `early`:
+        a helper that was started before torch was imported, for the first runner.
         """
         self.chip, self._kernels_of, self._steps_of = chip, kernels_of, steps_of
         self._device, self._capabilities, self._graphs = device, capabilities, graphs
         self._torch = torch.get_device_module(device)
         self._early = early
         self._largest_step = 0
-        """Bytes that a captured step may take at its peak."""
+        """Bytes that a captured step takes at its peak: the size of the graphs' pool."""
         self._before_steps = 0
-        """Those in use before the first step."""
+        """Bytes in use before the first step."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -82,15 +84,16 @@ class TritonPlatform(TorchPlatform):
         return self._device
 
     def memory(self) -> Memory:
-        """What the driver has left, and what torch holds beyond the most that was ever in use."""
+        """What the driver has free, and what torch has reserved beyond the peak of its use."""
         free, total = self._torch.mem_get_info(self._device)
         held = self._torch.memory_reserved(self._device) - self._torch.max_memory_allocated(self._device)
         return Memory(free + max(0, held), total)
 
     def measured(self, measure: Callable[[], Memory], padded: float) -> Memory:
-        """What `measure` leaves by running the worst step, less as much once more: captured steps have their own.
+        """What is left once `measure` has run the worst step, less the pool of captured steps.
 
-        They are padded to so many times the worst step's tokens.
+        The pool is as large as what the worst step took, times `padded`: tokens of a padded step by those of the worst
+        one.
         """
         self._torch.reset_peak_memory_stats(self._device)
         memory = measure()
@@ -99,11 +102,11 @@ class TritonPlatform(TorchPlatform):
         return Memory(max(0, memory.free - self._largest_step), memory.total)
 
     def begin_steps(self) -> None:
-        """Note what is in use once there are caches: what comes on top is the steps'."""
+        """Note what is in use once caches are allocated: what is used beyond that is the steps' own."""
         self._before_steps = self._torch.memory_allocated(self._device)
 
     def captures(self, specs: Iterable[KVSpec]) -> bool:
-        """Whether steps are captured that attend over such caches."""
+        """Whether steps of a model with such caches are captured."""
         return self._graphs is not None and all(reads_paged(spec) for spec in specs)
 
     def synchronize(self) -> None:
@@ -117,7 +120,7 @@ class TritonPlatform(TorchPlatform):
         return TritonRunner(self, config, self._helpers)
 
     def _helpers(self, config: EngineConfig, source: ModelSource) -> Helpers | None:
-        """Processes that compile ahead; none for a file whose formats only its weights tell."""
+        """A helper that compiles ahead; None for a GGUF file, as only its weights tell which kernels it needs."""
         early, self._early = self._early, None
         if source.kind == "gguf" and config.quantization is None:
             if early is not None:
@@ -133,23 +136,23 @@ class TritonPlatform(TorchPlatform):
         return (f"{self._torch.get_device_name(self._device)}, torch {torch.__version__}",)
 
     def kernels(self, spec: OpSpec) -> Mapping[str, Kernel]:
-        """Triton's, which leave large products to torch's library."""
+        """Triton's; its linear layers leave products of many tokens to torch's library."""
         return self._kernels_of(self.chip, spec)
 
     def prepare_weight(self, weight: Weight, out: Weight | None = None) -> Weight:
-        """Codes are packed; a reload packs anew and lets go of `out`."""
+        """Pack quantized weights, see `prepare_codes`; a reload packs anew and does not reuse `out`."""
         return prepare_codes(weight, self.chip.float8, self.chip.fragments)
 
     def send(self, array: npt.NDArray[Any], out: torch.Tensor | None = None) -> torch.Tensor:
-        """By way of pinned memory."""
+        """Copy asynchronously through pinned memory."""
         return send(array, self._device, out)
 
     def fetch(self, tensor: torch.Tensor) -> Pending[npt.NDArray[Any]]:
-        """Into pinned memory, behind what was submitted so far."""
+        """Start copying to pinned memory, after what was submitted so far."""
         return Fetched(tensor)
 
     def compile(self, step: Forward, plan: KVPlan) -> RunBatch:
-        """Steps as graphs, where attention does its index work on the device."""
+        """Steps captured in graphs, if all of the model's attention is planned on the device."""
         launched = super().compile(step, plan)
         if self._graphs is None or not self.captures(group.spec for group in plan.groups):
             return launched
@@ -160,9 +163,10 @@ class TritonPlatform(TorchPlatform):
 def gpu_capabilities(
     weight_formats: tuple[str, ...], kv_cache_dtypes: tuple[str, ...], collective_backend: str, memory: int = 0
 ) -> Capabilities:
-    """Large steps, because a long prompt is worth a large product; one step ahead, because launches take time.
+    """What these platforms can do; a vendor's package adds what depends on the chip. `memory` is the GPU's, in bytes.
 
-    Where there is much `memory`, in bytes, more requests: a step that reads all weights should serve as many as fit.
+    Steps are large, as long prompts make large products, and one is submitted ahead, as launches take time. A GPU with
+    much memory serves more requests at once: a step reads all weights, for however many rows.
     """
     return Capabilities(
         dtypes=("bfloat16", "float16", "float32"),
@@ -180,9 +184,10 @@ def gpu_capabilities(
 
 
 def use_device(kind: str, index: int, library: str, hidden_by: str) -> torch.device:
-    """Make one GPU the current device: Triton launches there, and so do streams and events.
+    """Make one GPU the current device, where Triton launches and streams and events are made; returns it.
 
-    Raises `UserError` where `library`, such as CUDA, offers none of that number; `hidden_by` names what may hide some.
+    `kind` is torch's name of the type of device. Raises `UserError` if `library`, such as CUDA, offers none of that
+    index; `hidden_by` names the environment variable that may hide some.
     """
     module = torch.get_device_module(kind)
     count = module.device_count()

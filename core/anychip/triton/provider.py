@@ -1,4 +1,4 @@
-"""Every op that has a kernel here, for one loaded model."""
+"""All ops that have kernels in Triton, and the models that these cannot serve."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ from anychip.triton.sampling import Sampling
 
 MAX_HEAD_DIM = 256
 MIN_HEAD_DIM = 16
+"""Head sizes that attention takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class TritonKernels:
-    """Kernels for one chip."""
+    """All kernels for one chip."""
 
     chip: Chip
 
     def kernels(self, spec: OpSpec) -> Mapping[str, Kernel]:
-        """A kernel by op name, for one loaded model."""
+        """Kernels by op name for one model; each says for itself why it cannot serve it, if so."""
         settle_keys()
         attention, heads, rows = (
             Attention(self.chip, spec.num_heads, dtype_of(spec.dtype)),
@@ -86,36 +87,36 @@ class TritonKernels:
 
 
 def triton_kernels(chip: Chip, spec: OpSpec) -> Mapping[str, Kernel]:
-    """A kernel by op name for one chip and model."""
+    """Kernels by op name for one chip and model."""
     return TritonKernels(chip).kernels(spec)
 
 
 def unsupported_weights(spec: OpSpec) -> list[str]:
-    """Why the linear layers cannot serve a model."""
+    """Why linear layers cannot serve a model; empty if they can."""
     return [f"weights in {name}" for name in spec.weight_formats if name not in FORMATS]
 
 
 def unsupported_experts(spec: OpSpec) -> list[str]:
-    """Why the experts cannot serve a model."""
+    """Why experts cannot serve a model; empty if they can."""
     return [f"weights in {name}" for name in spec.weight_formats if name not in EXPERT_FORMATS]
 
 
 def numeric_class(spec: OpSpec) -> NumericClass:
-    """How the linear layers compute, for many tokens."""
+    """How exactly linear layers compute, which decides the tolerance that they are tested with."""
     if "fp8" in spec.weight_formats:
         return "fp8-activation"
     return "int8-activation" if "int8" in spec.weight_formats else "native"
 
 
 def unsupported_heads(spec: OpSpec) -> list[str]:
-    """Why attention cannot serve a model's heads."""
+    """Why attention cannot serve heads of a model's size; empty if it can."""
     if MIN_HEAD_DIM <= spec.head_dim <= MAX_HEAD_DIM:
         return []
     return [f"head size {spec.head_dim} is not between {MIN_HEAD_DIM} and {MAX_HEAD_DIM}"]
 
 
 def unsupported_attention(spec: OpSpec) -> list[str]:
-    """Why attention cannot serve a model."""
+    """Why attention over the cache cannot serve a model; empty if it can."""
     reasons = unsupported_heads(spec)
     if spec.kv_dtype and spec.kv_dtype not in (spec.dtype, *CODES):
         reasons.append(f"a cache in {spec.kv_dtype} for a model in {spec.dtype}")

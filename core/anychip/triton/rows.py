@@ -1,4 +1,4 @@
-"""Launching what works on rows: normalizations, gated activations, the embedding's lookup."""
+"""Launching what works row by row: normalizations, gated activations, the embedding's lookup."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from anychip.triton.programs.norm import add_and_normalize, center_and_normalize
 from anychip.triton.rounding import Rounded, coding
 
 BLOCK = 1024
+"""Elements of a program, where a row is shared among several."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The ops of rows on one chip."""
+    """These ops on one chip. T tokens, H elements of a row."""
 
     chip: Chip
 
@@ -28,7 +29,7 @@ class Rows:
         return out
 
     def rounded_rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float, codes: torch.dtype) -> Rounded:
-        """The same rounded to `codes`. x [T, H]."""
+        """`rms_norm` quantized to `codes`. x [T, H]."""
         out = Rounded.room(x.shape[0], x.shape[1], codes, x)
         self._normalize(x, weight, eps, out.codes, out.scales)
         return out
@@ -43,7 +44,7 @@ class Rows:
     def rounded_add_rms_norm(
         self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float, codes: torch.dtype
     ) -> tuple[Rounded, torch.Tensor]:
-        """The same, what is normalized rounded to `codes`."""
+        """`add_rms_norm`, what is normalized being quantized to `codes`."""
         out = Rounded.room(x.shape[0], x.shape[1], codes, x)
         return out, self._add_and_normalize(x, residual, weight, eps, out.codes, out.scales)
 
@@ -70,7 +71,7 @@ class Rows:
         return self.gate(x, approximate)
 
     def gate(self, x: torch.Tensor, activation: str) -> torch.Tensor:
-        """activation(first half) * second half, for silu, none or tanh (of gelu). [T, 2I] -> [T, I]."""
+        """activation(first half) * second half, [T, 2I] -> [T, I]. `activation`: silu, or gelu's none or tanh."""
         x = unit_stride(x)
         rows, width = x.shape[0], x.shape[1] // 2
         out = torch.empty(rows, width, dtype=x.dtype, device=x.device)
@@ -80,7 +81,7 @@ class Rows:
         return out
 
     def rounded_gate(self, x: torch.Tensor, activation: str, codes: torch.dtype) -> Rounded:
-        """The same rounded to `codes`."""
+        """`gate` quantized to `codes`."""
         x = unit_stride(x)
         width = x.shape[1] // 2
         out = Rounded.room(x.shape[0], width, codes, x)
@@ -118,7 +119,7 @@ class Rows:
         out: torch.Tensor,
         scales: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """The sum."""
+        """Write the normalized sum to `out`; returns the sum."""
         x, residual = unit_stride(x), unit_stride(residual)
         total, width = torch.empty(x.shape, dtype=x.dtype, device=x.device), x.shape[1]
         add_and_normalize[(x.shape[0],)](
@@ -128,13 +129,13 @@ class Rows:
         return total
 
     def _launch(self, width: int, elements: int = 8) -> dict[str, int]:
-        """The block that holds a row, and warps enough for so many elements a thread."""
+        """Options of a launch whose programs take a whole row each, with so many elements for each thread."""
         block = power_of_two(width, 1)
         return {"BLOCK": block, "num_warps": self.chip.tuning.warps(block // elements)}
 
 
 def unit_stride(x: torch.Tensor) -> torch.Tensor:
-    """x with neighbours of the last axis side by side."""
+    """x, or a contiguous copy of it if its last axis is not contiguous."""
     return x if x.stride(-1) == 1 else x.contiguous()
 
 

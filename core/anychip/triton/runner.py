@@ -1,4 +1,4 @@
-"""The step loop of a GPU: the default one, whose kernels are compiled while weights are loaded."""
+"""The runner of a GPU: the default one, but kernels are compiled while weights are loaded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ StartHelpers = Callable[[EngineConfig, ModelSource], Helpers | None]
 
 
 class TritonRunner(TorchRunner):
-    """Runs on a platform whose kernels are Triton's."""
+    """Runs one model on a `TritonPlatform`. `helpers` starts what compiles ahead, or returns None."""
 
     def __init__(self, platform: TritonPlatform, config: EngineConfig, helpers: StartHelpers) -> None:
         super().__init__(platform, config)
@@ -53,7 +53,7 @@ class TritonRunner(TorchRunner):
         self._gpu.begin_steps()
 
     def _launch(self, batch: Batch, greedy: bool) -> Launched:
-        """Highest logits are not taken behind a step of masked tokens: then this one's are masked too, most likely."""
+        """After a step with masks the highest logits are not taken at once: most likely this step has masks too."""
         masked = self._last_step is not None and self._last_step.masked
         return super()._launch(batch, greedy and not masked)
 

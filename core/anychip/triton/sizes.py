@@ -1,4 +1,4 @@
-"""Which steps are captured, and in what shapes."""
+"""Which steps are captured in graphs, and in what shapes."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ from anychip.triton.attention.plan import ROW_CLASSES
 from anychip.triton.provider import MAX_HEAD_DIM, MIN_HEAD_DIM
 
 MAX_CAPTURED_TOKENS = 8192
-"""A larger step that computes prompts is long enough for the host to launch it kernel by kernel."""
+"""Most tokens of a captured step with prompts: the GPU takes longer for a larger one than the host to launch it."""
 ROWS = (8, 40)
-"""Prompts in captured steps, beside the most there can be."""
+"""Rows with several tokens that captured steps are padded to, beside as many as there can be."""
 MOST_ROWS = 257
-"""Those of them at most."""
+"""Most such rows, padding included."""
 BESIDE = (0, 16, 64, 128, 256, 512, 1024)
-"""Decoding rows beside prompts: contexts are read in another way, and padding costs a token and its logits."""
+"""Decoding rows beside them: they are told apart, as contexts are read in another way, and each costs its logits."""
 _APART = 64
+"""Numbers of tokens are multiples of it."""
 
 
 def reads_paged(spec: KVSpec) -> bool:
-    """Whether attention over such a cache plans on the device, so that a captured step stays right."""
+    """Whether our attention reads such a cache: its plan is made on the device, so that steps can be captured."""
     return all(MIN_HEAD_DIM <= plane.shape[-1] <= MAX_HEAD_DIM for plane in spec.planes if plane.name in ("k", "v"))
 
 
 def captured_sizes(plan: KVPlan) -> Sizes:
-    """Shapes of graphs: decoding steps, and others while the host may take longer to launch than the GPU to run."""
+    """Shapes to capture: all decoding steps, and others that the GPU may run faster than the host can launch them."""
     most, beside = min(plan.max_num_seqs + 1, MOST_ROWS), sorted({min(rows, plan.max_num_seqs) for rows in BESIDE})
     return Sizes(
         single=sizes_up_to(plan.max_num_seqs),
@@ -35,7 +36,7 @@ def captured_sizes(plan: KVPlan) -> Sizes:
 
 
 def most_padded(tokens: int, rows: int) -> int:
-    """Tokens of the largest captured step, where one has up to `tokens` of them in up to `rows` rows."""
+    """Tokens, padding included, of a captured step of `tokens` tokens in `rows` rows."""
     return _padded(tokens) + rows
 
 

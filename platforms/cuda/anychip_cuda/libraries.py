@@ -69,7 +69,7 @@ class Keys(ABC):
     def read(self, first: int, last: int, room: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys `first` to `last` out of the cache, [room, M, D] each, zeros behind the last.
 
-        Values are finite; where a value is not, its key is made NaN instead, so that only rows that see it are spoilt.
+        Values are finite: where one is not, it is read as 0 and its key as NaN, so only rows that see it are spoilt.
         """
 
 

@@ -1,4 +1,4 @@
-"""A GPU that is not there, for Triton: launches are compiled for it, as they would be on it, and then do nothing."""
+"""A driver for Triton of a GPU that is not there: kernels are compiled for it as they would be, launches do nothing."""
 
 from __future__ import annotations
 
@@ -13,30 +13,34 @@ from triton.backends.driver import DriverBase
 from triton.runtime.driver import driver
 
 MOST_THREADS = 1024
-"""Of a program, which Triton asks after loading it."""
+"""Threads that a program may have at most, which Triton asks of a driver."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A chip as Triton's compiler names it: backend (`cuda`, `hip`), architecture, threads of a warp."""
+    """A chip as Triton's compiler names it."""
 
     backend: str
+    """Such as cuda or hip."""
     architecture: int | str
+    """Such as 90 or gfx942."""
     lanes: int
+    """Threads of a warp."""
     shared_memory: int
     """Bytes that a program may take; one that needs more is refused."""
 
 
 def current_target(shared_memory: int) -> Target:
-    """That of the GPU in use."""
+    """The target of the GPU in use, whose programs may take `shared_memory` bytes."""
     found = driver.active.get_current_target()
     return Target(found.backend, found.arch, found.warp_size, shared_memory)
 
 
 def use_absent(target: Target, launcher: Callable[[Any, Any], Any] | None = None) -> None:
-    """Make a GPU that is not there the device of all of this process's launches, which launch nothing.
+    """From here on all launches of this process compile for `target` and launch nothing.
 
-    `launcher` is called with each program's source and metadata, and what it returns with the arguments of a launch.
+    `launcher` stands in for Triton's: called with a program's source and metadata, it returns what is called with the
+    arguments of each launch.
     """
     driver.set_active(AbsentDriver(target, launcher or _Launcher))
     with contextlib.suppress(ImportError):  # Triton for Intel's GPUs asks a device each time, the others once a process

@@ -29,20 +29,23 @@ if TYPE_CHECKING:
     from anychip.triton.ahead.work import Work
 
 PATIENCE = 60.0
-"""Seconds after which nobody is expected to say any more what is to be compiled."""
+"""Seconds that it waits to be told what to compile."""
 POLITE = 10
-"""Niceness of what goes on beside serving, once the start has all it needs."""
+"""Niceness of what is compiled later, beside serving."""
 
 
 class OwnProcess:
-    """Triton's hook before it compiles a kernel: that is left to a process forked for it."""
+    """Triton's hook before it compiles a kernel: forks a process that does, and skips it here.
+
+    Raises `SystemExit` when standard input is closed: the process that asked is gone.
+    """
 
     def __init__(self, work: Work, forks: Forks) -> None:
         self._work, self._forks = work, forks
         self._seen: set[tuple[str, str, str]] = set()
 
     def __call__(self, *, key: Any, fn: Any, **_: Any) -> bool:
-        """Whether it is left out here."""
+        """Whether Triton is to skip it: True here, False in the fork."""
         from anychip.triton.ahead.absent import use_absent
 
         kernel = (fn.module, fn.name, str(key))
@@ -58,18 +61,18 @@ class OwnProcess:
 
 
 class LastLaunch:
-    """Stands for Triton's launcher where a kernel was compiled: has the real one compiled too, and ends the process."""
+    """In place of Triton's launcher in a fork: compiles the real launcher too, and ends the process at the launch."""
 
     def __init__(self, source: Any, metadata: Any) -> None:
         build_launcher(source, metadata)
 
     def __call__(self, *arguments: Any) -> None:
-        """Nothing is launched."""
+        """End the process; nothing is launched."""
         os._exit(0)
 
 
 def launch_all(work: Work, forks: Forks) -> Iterator[str]:
-    """Rehearse here and compile in other processes; a word after each step, `start` after what a start launches."""
+    """Rehearse the model's steps, which compiles all kernels in forks; yields the name of each step, see `rehearse`."""
     from triton.compiler.compiler import make_backend
     from triton.runtime.driver import driver
 
@@ -86,7 +89,7 @@ def launch_all(work: Work, forks: Forks) -> Iterator[str]:
 
 
 def prepare(backend: str) -> None:
-    """Do what is the same for all models: import all that there is to import, work out Triton's own key."""
+    """Do all that is the same for every model before being told which: imports, Triton's own key, its C modules."""
     gc.disable()  # importing makes objects by the hundred thousand, of which none is garbage
     if Forks(1).fork():
         build_loader(backend)
@@ -103,7 +106,7 @@ def prepare(backend: str) -> None:
 
 
 def run(backend: str, count: int) -> None:
-    """Compile what standard input asks for, if anything."""
+    """Compile what standard input asks for, if anything, `count` kernels at once; make the markers if all succeed."""
     phases, forks = Phases(), Forks(count)
     prepare(backend)
     phases.end("imports")
@@ -133,7 +136,7 @@ def _can_read(patience: float) -> bool:
 
 
 def main() -> None:
-    """One process, which no fork of it outlives."""
+    """Run, and end without unwinding on any error: a fork must not go on as its parent would."""
     try:
         run(sys.argv[1], int(sys.argv[2]))
     except BaseException:  # noqa: BLE001 (a fork must not go on where its parent would)

@@ -1,4 +1,4 @@
-"""Processes forked from one that has a single thread, for one piece of work each."""
+"""Running pieces of work in forked processes. The process that forks must have a single thread."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import os
 
 
 class Forks:
-    """At most `count` of them at once."""
+    """Forked processes, at most `count` at once."""
 
     def __init__(self, count: int) -> None:
         self.begun = self.done = 0
-        """How many there were, and how many of them ended well so far."""
+        """Processes forked so far, and those of them that ended with status 0."""
         self._count = count
         self._running: set[int] = set()
 
     def fork(self) -> bool:
-        """Whether this is the new process, which has to end by itself; waits while there are too many."""
+        """Fork once fewer than `count` run. True in the new process, which has to end by itself; False in this one."""
         while len(self._running) >= self._count:
             self._join()
         child = os.fork()

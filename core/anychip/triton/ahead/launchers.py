@@ -1,4 +1,4 @@
-"""What Triton compiles in C before it can launch anything. Needs no device, and no torch."""
+"""Compiling the C modules that Triton loads and launches programs with. Needs neither a device nor torch."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ DRIVERS = {
 
 
 def build_loader(backend: str) -> None:
-    """Compile what loads programs, into Triton's cache."""
+    """Compile the module that loads programs, into Triton's cache."""
     module, loader, _ = DRIVERS[backend]
     getattr(importlib.import_module(module), loader)()
 
 
 def build_launcher(source: Any, metadata: Any) -> None:
-    """Compile what launches one program: before version 3.7 Triton has one for each list of argument types."""
+    """Compile the module that launches one program; from version 3.7 on Triton needs none of its own for each."""
     name, _, launcher = DRIVERS[metadata.target.backend]
     module = importlib.import_module(name)
     if "make_launcher" in vars(module):

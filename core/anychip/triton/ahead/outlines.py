@@ -1,7 +1,7 @@
-"""Operators on tensors without memory, as far as a start needs them.
+"""Shapes and types of what operators return on meta tensors, for the few operators of a rehearsal.
 
-Torch knows them all. But it works most of them out in Python, and imports its compiler and a library of algebra for the
-first of them, which takes longer than all else that is done before kernels are compiled.
+Torch knows them all. But it works most of them out in Python, and for the first of them imports its compiler and a
+library of algebra, which takes longer than all else before kernels are compiled.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _aten = torch.ops.aten
 
 
 class Outlines(TorchDispatchMode):
-    """While it is entered, what is known here is answered here; the rest is asked of torch."""
+    """While this mode is entered, operators known here are answered here, and all others left to torch."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Torch asks: not to import its compiler only to keep it away from this class."""
+        """Asked by torch. False: it would import its compiler only to keep it away from this class."""
         return False
 
     def __torch_dispatch__(

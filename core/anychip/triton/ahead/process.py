@@ -1,8 +1,8 @@
-"""Compiling a model's kernels beside its start, in processes that share Triton's cache on the disk.
+"""Compiling a model's kernels while it is loaded, in other processes, which fill Triton's cache on the disk.
 
-One process is started before this one imports torch, and imports what it needs meanwhile. Told what is to be compiled,
-it rehearses all steps and compiles each kernel in a process forked for it: see compiling.py. Nothing depends on them:
-what they leave out, or a failure, is compiled where it is launched.
+One helper process is started before this one imports torch, so that both import at the same time. Told what the model
+is, it rehearses all steps and compiles each kernel in a process forked for that: compiling.py. Nothing depends on it:
+a kernel that it leaves out, or fails at, is compiled where it is first launched.
 """
 
 from __future__ import annotations
@@ -31,30 +31,31 @@ if TYPE_CHECKING:
     from anychip.triton.ahead.work import Work
 
 MOST = 14
-"""Kernels compiled at once: there are few that a start needs."""
+"""Most kernels that are compiled at once; a start needs few more."""
 ROOM = 1 << 30
-"""Bytes of the host's memory that have to be free for each; one takes less than half."""
+"""Bytes of the host's memory that have to be free for each of them; one takes less than half of it."""
 EARLY = 4
-"""Processors from which on a process is started before anybody knows whether it will have anything to do."""
+"""Processors from which the helper is started before it is known whether there is anything to compile."""
 PATIENCE = 60.0
-"""Seconds after which a start goes on without them."""
+"""Seconds that a start waits for the helper at most."""
 START = b"start "
-"""What the process says once everything a start needs is compiled."""
+"""The helper writes a line that begins with it once all that a start needs is compiled."""
 DECIDE = (
     *("task", "pooling", "dtype", "quantization", "quantization_group_size", "quantization_symmetric"),
     *("block_size", "kv_cache_dtype", "max_model_len", "max_num_seqs", "max_num_batched_tokens"),
 )
-"""Options that decide which kernels there are."""
+"""Fields of the config on which it depends which kernels a model's steps launch."""
 SMALL = 256 << 20
-"""Bytes of weights that are loaded before a helper has imported torch."""
+"""Bytes of weights up to which a model is loaded before a helper would have imported torch: it gets none."""
 BACKENDS = ("cuda", "hip")
-"""Triton's names of those that compile without a device."""
+"""Triton's backends that compile without a device."""
 
 
 class Helpers:
-    """The process and those that it forks, for one device. `wait` before the first launch, `close` at the end.
+    """A helper process and those that it forks. Call `begin`, `wait` before the first launch, `close` at the end.
 
-    `likely` is a file to be made once all is compiled.
+    `backend` is Triton's name of the device's kind, `count` how many kernels to compile at once, `likely` a file to be
+    made once all are compiled, see `start_early`.
     """
 
     def __init__(self, backend: str, count: int, likely: Path | None = None) -> None:
@@ -76,7 +77,7 @@ class Helpers:
         self._end = weakref.finalize(self, _end, self._process, self._folder)
 
     def begin(self, work: Work) -> bool:
-        """Say what is to be compiled; whether there is still somebody to say it to. Waits for nobody."""
+        """Tell the helper what to compile, without waiting. False: it has ended, or could not be told."""
         assert self._process.stdin is not None, "asked for above"
         path = Path(self._folder.name) / "work"
         self._began = time.monotonic()
@@ -88,7 +89,10 @@ class Helpers:
         return True
 
     def wait(self, patience: float = PATIENCE) -> bool:
-        """Until all that a start needs is compiled, or the process has ended or takes too long; whether it is."""
+        """Wait until all that a start needs is compiled, or the helper has ended, or `patience` seconds since `begin`.
+
+        Returns whether all is compiled, and logs how long that took or why it is not.
+        """
         assert self._process.stdout is not None, "asked for above"
         waited, left = time.monotonic(), max(0.0, self._began + patience - time.monotonic())
         heard = bool(select.select([self._process.stdout], [], [], left)[0])
@@ -107,7 +111,7 @@ class Helpers:
         return self._errors.read_text(errors="replace").strip().rpartition("\n")[2] or "the process has ended"
 
     def close(self) -> None:
-        """End them."""
+        """Kill the helper and its forks, if they still run."""
         self._end()
 
 
@@ -123,9 +127,9 @@ def _end(process: subprocess.Popen[bytes], folder: tempfile.TemporaryDirectory[s
 
 
 def start_early(backend: str, config: EngineConfig, processors: int = EARLY) -> Helpers | None:
-    """Start the process before torch is imported in this one; None where it might be for nothing.
+    """Start a helper before torch is imported here and the model is known; None where it would likely be for nothing.
 
-    `processors` is how many there have to be at least.
+    That is: the model was compiled before with these options, or is small, or there are fewer than `processors`.
     """
     count, likely = _count(), _likely(config)
     small = config.model.startswith("demo") or _is_small(Path(config.model))
@@ -135,7 +139,10 @@ def start_early(backend: str, config: EngineConfig, processors: int = EARLY) -> 
 
 
 def start_helpers(work: Work, early: Helpers | None = None) -> Helpers | None:
-    """Have them compile, by the process that was started early if there is one; None where there is nothing to gain."""
+    """Have a helper compile `work`: the one that was started early, if it still runs, or a new one.
+
+    None where nothing is to be gained, or no process can be started; an early helper is closed then.
+    """
     done = work.marker.exists()
     able = work.config.compile_ahead and _count() > 0 and work.target.backend in BACKENDS
     if done or not able or _is_small(work.source.path):
@@ -164,19 +171,19 @@ def _start(backend: str, likely: Path | None) -> Helpers | None:
 
 
 def mark(path: Path) -> None:
-    """Make an empty file beside what was compiled, where that is allowed."""
+    """Make an empty file, a marker; where it cannot be written there is none."""
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
 
 
 def marker(name: str) -> Path:
-    """A file of ours in Triton's cache."""
+    """Where a file of ours lies in Triton's cache."""
     return Path(triton.knobs.cache.dir) / "anychip" / name
 
 
 def programs_hash() -> str:
-    """The same for the same sources of our programs."""
+    """A hash of the sources of our programs, the device's code."""
     programs = sorted(Path(__file__).parents[1].glob("*programs/*.py"))
     return hashlib.sha256(b"".join(path.read_bytes() for path in programs)).hexdigest()
 
@@ -190,7 +197,7 @@ def _is_small(path: Path) -> bool:
 
 
 def _likely(config: EngineConfig) -> Path:
-    """A file that is there once this was compiled on some device: what is known before the model and the device are."""
+    """A marker named after what is known before the model and the device are: this was compiled on some device."""
     options = [getattr(config, field) for field in ("model", "revision", "device", *DECIDE)]
     what = (programs_hash(), triton.__version__, options)
     return marker("likely-" + hashlib.sha256(repr(what).encode()).hexdigest()[:32])

@@ -1,7 +1,7 @@
-"""A model's steps without its GPU: tensors without memory, launches that are compiled and do nothing.
+"""Running a model's steps without its GPU: on meta tensors, with launches that are compiled and do nothing.
 
-What serves is what runs here: the same runner, the same launching functions, the same arguments. So a launch that would
-not compile fails here, and what is compiled here is found in Triton's cache on the disk by whoever launches it.
+The code that serves is what runs here: the same runner, the same launching functions, the same arguments. So a launch
+that would not compile fails here, and what is compiled here is found in Triton's cache by whoever launches it later.
 """
 
 from __future__ import annotations
@@ -33,32 +33,32 @@ if TYPE_CHECKING:
 
 NOWHERE = torch.device("meta")
 PLENTY = Memory(1 << 45, 1 << 45)
-"""Nothing is kept."""
+"""Meta tensors take none."""
 ROWS = (2, 16, 17, 33, 65, 129, 257, 513)
-"""Rows of decoding steps between which other programs are launched."""
+"""Numbers of rows of decoding steps: between any two, programs in other sizes are launched."""
 PROMPTS = (64, 1000, 3000, 8000)
-"""Tokens of prompts, likewise."""
+"""Tokens of steps with prompts, likewise."""
 SHORT = 100
-"""Tokens of each where there are many."""
+"""Tokens of each prompt where a step has many."""
 DRAWN = (RowSampling(seed=0), RowSampling(seed=0, top_k=20), RowSampling(seed=0, top_p=0.9, top_k=20))
-"""Ways to draw a token."""
+"""Sampling parameters for which other programs draw a token."""
 EDITED = RowSampling(seed=0, temperature=0.0, presence_penalty=1.0, logprobs=5)
-"""What else is common."""
+"""Sampling parameters for which programs edit logits and score tokens."""
 GREEDY = RowSampling(seed=0, temperature=0.0)
 
 KernelsOf = Callable[[Chip, OpSpec], Mapping[str, Kernel]]
 """The kernels of a platform for one chip and model."""
 StepsOf = Callable[[RunBatch, KVPlan], RunBatch]
-"""How a platform runs steps, some of which are captured."""
+"""Wraps captured steps as a platform does: its `compile`, but for what is captured."""
 
 
 def as_captured(run: RunBatch, plan: KVPlan) -> RunBatch:
-    """No step has a way of its own."""
+    """`StepsOf` of a platform that wraps nothing: `run` as it is."""
     return run
 
 
 class Rehearsal(TorchPlatform):
-    """A platform whose GPU is not there."""
+    """Stands for a platform whose GPU is not there."""
 
     def __init__(
         self,
@@ -78,11 +78,11 @@ class Rehearsal(TorchPlatform):
 
     @property
     def device(self) -> torch.device:
-        """None."""
+        """The meta device."""
         return NOWHERE
 
     def memory(self) -> Memory:
-        """Enough."""
+        """As much as any model takes."""
         return PLENTY
 
     def synchronize(self) -> None:
@@ -101,7 +101,7 @@ class Rehearsal(TorchPlatform):
         return torch.from_numpy(array).to(NOWHERE) if out is None else out
 
     def fetch(self, tensor: torch.Tensor) -> Pending[npt.NDArray[Any]]:
-        """Zeros."""
+        """Zeros in place of what the device would have computed."""
         return Ready(torch.zeros(tensor.shape, dtype=tensor.dtype).numpy())
 
     def compile(self, step: Forward, plan: KVPlan) -> RunBatch:
@@ -114,14 +114,14 @@ class Rehearsal(TorchPlatform):
 
 
 def _again(step: Replay) -> Replay:
-    """A captured step that is launched anew each time."""
+    """`Capture` without graphs: what is replayed is launched anew each time."""
     return step
 
 
 def rehearse(platform: Rehearsal, config: EngineConfig, source: ModelSource) -> Iterator[str]:
-    """Run a model's steps with random weights, those of a start first; a word after each, `start` after those.
+    """Run a model's steps with random weights, and yield a name after each; "start" once a start would be over.
 
-    Raises what a real start would.
+    Raises what a real start would raise.
     """
     config = resolve_config(config.replace("rehearsal", load_format="dummy"), platform.capabilities)
     runner = TorchRunner(platform, config)

@@ -1,4 +1,4 @@
-"""What is to be compiled for a model on a device."""
+"""What a helper is told to compile: a model, on a device, with some options."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ from anychip.triton.chip import Chip
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """All that decides which kernels there are."""
+    """All on which it depends which kernels are compiled. Picklable."""
 
     target: Target
     chip: Chip
     capabilities: Capabilities
     kernels_of: KernelsOf
     captures: bool
+    """Whether the platform captures steps in graphs."""
     config: EngineConfig
     source: ModelSource
     steps_of: StepsOf = as_captured
 
     @property
     def name(self) -> str:
-        """The same for the same kernels, of the same Triton."""
+        """A hash of all of it, of our programs, and of the versions of Triton and torch."""
         options = [getattr(self.config, field) for field in DECIDE]
         versions = (programs_hash(), triton.__version__, torch.__version__)
         what = (*versions, self.target, self.chip, options, self.source.config)
@@ -40,5 +41,5 @@ class Work:
 
     @property
     def marker(self) -> Path:
-        """A file that is there once all of it was compiled into the cache it lies in."""
+        """The file that is there once all kernels are compiled in the cache in which it lies."""
         return marker(self.name)

@@ -1,4 +1,4 @@
-"""Paged attention: rows with one token by pieces of their context, others by tiles of their tokens."""
+"""Paged attention: rows with one token cut their context in pieces, other rows cut their tokens in tiles."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from anychip.triton.tuning import MANY, Tile
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """The reading ops of one loaded model."""
+    """Planning and reading the cache, for one loaded model."""
 
     chip: Chip
     num_heads: int
     dtype: torch.dtype
-    """Of queries; a cache may hold codes of 8 bits."""
+    """Type of the queries; a cache may hold codes of 8 bits."""
 
     def plan_attention(self, inputs: AttentionInputs, spec: KVSpec, block_size: int) -> PagedPlan:
         """See anychip.ops.attention.plan_attention."""

@@ -1,6 +1,7 @@
-"""One layer's KV cache: within a block head by head, so that what a program reads of a block is one piece of memory.
+"""One layer's KV cache. A block lies head by head, so that what a program reads of it, one head, is contiguous.
 
-k [num_blocks, heads, block_size, head_dim]      v likewise      scales of codes [num_blocks, heads, block_size]
+k, v                 [num_blocks, heads, block_size, head_dim]
+k_scale, v_scale     [num_blocks, heads, block_size]     of codes of 8 bits
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ class PagedCache:
 
     @property
     def planes(self) -> tuple[torch.Tensor, ...]:
-        """Those that there are."""
+        """All of its tensors."""
         return tuple(plane for plane in (self.k, self.v, self.k_scale, self.v_scale) if plane is not None)
 
     @property
     def codes(self) -> torch.dtype | None:
-        """The type of the codes, if it holds such."""
+        """The type of its codes; None if it is not quantized."""
         return None if self.whole else self.k.dtype
 
     @property
@@ -40,12 +41,12 @@ class PagedCache:
 
     @property
     def heads(self) -> int:
-        """Heads of keys."""
+        """Key heads."""
         return self.k.shape[1]
 
     @property
     def pages(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values [num_blocks * heads, block_size, head_dim]."""
+        """Keys and values as [num_blocks * heads, block_size, head_dim]: each page is contiguous."""
         return self.k.view(-1, *self.k.shape[2:]), self.v.view(-1, *self.v.shape[2:])
 
 

@@ -1,4 +1,4 @@
-"""Launching an encoder's attention."""
+"""Launching an encoder's attention: over whole prompts, in both directions, without a cache."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from anychip.triton.rows import unit_stride
 from anychip.triton.tuning import Tile
 
 MOST_KEYS = 64
+"""Most keys of a tile."""
 SMALL_HEAD = 64
+"""Head size up to which more stages and rows fit in shared memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,10 @@ class RaggedAttention:
 
 
 def _without_table(tile: Tile, dim: int) -> Tile:
-    """A tile of paged attention where no block table holds up loads: each stage has its keys and values in flight."""
+    """A tile of paged attention, reduced for a program without a block table.
+
+    There each stage loads its keys and values at once, which takes more shared memory.
+    """
     if dim <= SMALL_HEAD:
         return replace(tile, keys=min(tile.keys, MOST_KEYS), stages=min(tile.stages, 3))
     rows, warps = min(tile.rows, 64), 8 if tile.rows > 16 else tile.warps

@@ -1,7 +1,10 @@
-"""A step's index work for one KV group. Sizes come from the host, contents from the device: captured, it stays right.
+"""A step's index work for one KV group, done once for all of the group's layers.
 
-Of the host's numbers only those are read that say how large a launch is: tokens, rows, how many rows bring one token,
-and the most that any brings.
+Work is cut into pieces by programs on the device, from lengths that are there. Of the host's numbers only those are
+read that say how large a launch is: tokens, rows, how many rows bring one token, and the most that any brings. So a
+plan in a captured step stays right whatever batch it is replayed for.
+
+T tokens, R rows, P pieces; a piece is a line of FIELDS int32, described in programs/plan.py.
 """
 
 from __future__ import annotations
@@ -20,55 +23,63 @@ from anychip.triton.programs.sharing import SHARER, find_sharing, order_sharers
 from anychip.triton.tuning import CROWD, Tile
 
 FIELDS = 8
+"""int32 of a piece."""
 UNIT = 64
-"""Keys that a piece of a context is a multiple of."""
+"""Pieces of a context are multiples of so many keys, apart from its last."""
 ROW_CLASSES = (32, 128, 512, 2048)
-"""Numbers of rows the planning programs are compiled for; a step has no more than the last."""
+"""Numbers of rows that the planning programs are compiled for; a step has no more rows than the last."""
 KEY_ROWS = 512
-"""Rows for which the program that places keys is compiled, unless there are more."""
+"""Least number of rows that the program that places keys is compiled for."""
 LEAST_SHARED = 256
-"""Keys that are worth sharing."""
+"""Fewest common keys for which rows are read together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """Contexts of rows with one token: pieces [P, FIELDS], and (first sums, pieces) of each row [R, 2]."""
+    """How contexts of the rows with one token are cut into pieces, each read by one program for each key head."""
 
     pieces: torch.Tensor
+    """[P, FIELDS] int32."""
     row_pieces: torch.Tensor
+    """[R, 2] int32: for each row where its partial sums begin, and of how many pieces they are."""
     sharers: torch.Tensor | None
-    """[R, SHARER] rows in the order of what they share; None: nothing is read for several rows."""
+    """[R, SHARER] int32: rows, ordered so that those with a common prefix are neighbours; see programs/sharing.py.
+    None: each row is read alone."""
     programs: int
-    """More than there are pieces."""
+    """Upper bound of the pieces, as only the device knows their number."""
     sums: int
-    """More than there are pieces of single rows."""
+    """Upper bound of the partial sums."""
     tile: Tile
+    """For pieces of one row."""
     shared: Tile | None
-    """For several rows; None: all are read alone."""
+    """For pieces that several rows share; None: each row is read alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """Pieces of the new tokens of other rows: pieces [P, FIELDS], at most `tokens` in each, which fit `tile`."""
+    """How the new tokens of rows with several are cut into pieces, each computed by one program for each key head."""
 
     pieces: torch.Tensor
+    """[P, FIELDS] int32."""
     tokens: int
+    """Most tokens of a piece; times their query heads for one key head they fit the tile's rows."""
     tile: Tile
     way: Way
     taken: torch.Tensor
-    """[3] int32 for programs that take pieces one by one: two zeros, and how many pieces there are."""
+    """[3] int32 for programs that take piece after piece: how many were taken, how many programs have ended, and how
+    many pieces there are."""
 
 
 @dataclass(frozen=True, slots=True)
 class PagedPlan:
-    """What the layers of one KV group share in a step."""
+    """A plan: what all layers of one KV group need of a step."""
 
     inputs: AttentionInputs
     block_size: int
     window: int
-    """Keys a query sees; 0: all before it."""
+    """Keys that a query sees, its own included; 0: all up to its own."""
     slots: torch.Tensor
-    """[T] int64, block * block_size + entry: where each token's key and value go."""
+    """[T] int64 where each token's key and value go: block * block_size + place in the block."""
     contexts: Contexts | None
     queries: Queries | None
 
@@ -83,9 +94,11 @@ def make_plan(
     tiles: tuple[Tile, Tile],
     chip: Chip,
 ) -> PagedPlan:
-    """Plan a step: contexts in about `pieces` pieces, new tokens of `group` heads each in pieces that fit a tile.
+    """Plan a step.
 
-    `tiles`: one token's heads against its context, and those of several tokens that share theirs.
+    `pieces`: how many the contexts are cut into, about. `group`: query heads that share a key head. `way`: how rows
+    with several tokens read the cache, and their tile. `tiles`: for one token alone, and for several that share keys.
+    Raises `UserError` for more rows than the planning programs take.
     """
     rows, window = inputs.seq_lens.shape[0], spec.window or 0
     several = rows > inputs.num_single
@@ -100,7 +113,10 @@ def make_plan(
 
 
 def key_slots(start: torch.Tensor, table: torch.Tensor, count: int, block_size: int, chip: Chip) -> torch.Tensor:
-    """[K] int64 slots of all `count` keys of some rows, row after row. start [R+1] int32, table [R, B] -> [K]."""
+    """[K] int64 slots in the cache of all `count` keys of some rows, row after row.
+
+    start [R+1] int32: where each row's keys begin among them. table [R, B] int32: their blocks.
+    """
     rows = len(table)
     row_class = max(_row_class(rows), KEY_ROWS)
     keys = _lines(row_class)
@@ -196,12 +212,12 @@ def _row_class(rows: int) -> int:
 
 
 def _lines(row_class: int) -> int:
-    """Lines a planning program works out: a table of them and the rows fits in registers."""
+    """Pieces or tokens that a planning program works out: a table of these by rows has to fit in registers."""
     return min(64, 4096 // row_class)
 
 
 def _few_lines(row_class: int) -> int:
-    """The same where much is worked out for a line."""
+    """The same for programs that keep many such tables."""
     return max(2, min(32, 1024 // row_class))
 
 

@@ -1,4 +1,4 @@
-"""Attention of rows that bring several tokens, launched as it was planned."""
+"""Launching attention of rows that bring several tokens."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from anychip.triton.programs.pages import attend_pages
 from anychip.triton.programs.queries import attend_queries
 
 LOG2_E = math.log2(math.e)
+"""Programs take powers of 2, which chips compute, so scores are multiplied by it."""
 SWIZZLE = 128
-"""Bytes of a line within which matrix instructions want a tile's parts exchanged."""
+"""Bytes of a row of shared memory within which wgmma wants 16-byte parts permuted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """How a product of query and key becomes a score."""
+    """How the product of a query and a key becomes a score."""
 
     scale: float
     softcap: float
@@ -31,13 +32,13 @@ class Scoring:
 
     @property
     def factor(self) -> float:
-        """What a product is multiplied by: without a soft cap scores are in units of log 2 at once."""
+        """What products are multiplied by; with a soft cap, the conversion to powers of 2 comes after it."""
         return self.scale if self.softcap else self.scale * LOG2_E
 
 
 @dataclass(frozen=True, slots=True)
 class QueryAttention:
-    """The tokens of rows with several of them against the cache, into `out`."""
+    """One launch: tokens of rows that bring several, against the cache, written to `out`."""
 
     q: torch.Tensor
     cache: PagedCache
@@ -48,7 +49,7 @@ class QueryAttention:
     chip: Chip
 
     def launch(self) -> None:
-        """Attend as planned."""
+        """Launch it the way that was planned."""
         {"read": self._read, "copied": self._copied, "grouped": self._grouped}[self.queries.way]()
 
     def _read(self) -> None:
@@ -92,7 +93,7 @@ class QueryAttention:
 
     @property
     def _fixed(self) -> dict[str, Any]:
-        """Constants and options."""
+        """Compile-time constants and options of the launch, the same for all ways."""
         dim, tile, scoring = self.q.shape[2], self.queries.tile, self.scoring
         return {
             "G": self.q.shape[1] // self.cache.heads, "D": dim, "PAGE": self.plan.block_size,

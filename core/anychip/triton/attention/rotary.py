@@ -1,4 +1,4 @@
-"""Launching what lies between the projections and attention."""
+"""Launching what lies between the projections and attention: normalizing heads, rotary embedding, the cache."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from anychip.triton.rounding import coding
 from anychip.triton.rows import unit_stride
 
 FEW_TOKENS = 64
-"""Up to here a program takes one token, so that there are enough of them."""
+"""Most tokens of which each has a program of its own, so that there are enough programs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """The ops of heads on one chip."""
+    """The ops on heads on one chip. T tokens, N query heads, M key heads, D head size."""
 
     chip: Chip
     query_overread: int = 0
@@ -40,9 +40,10 @@ class Heads:
     def read(
         self, cache: PagedCache, slots: torch.Tensor, room: int, dtype: torch.dtype
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values at some slots, each [room, M, D] with zeros behind the last.
+        """Keys and values out of a cache, [room, M, D] each in `dtype`, zeros behind the last slot's.
 
-        All values are numbers: the key of one that was not is none.
+        `slots` [K] int64, K <= room. Values are finite: where one is not, it is read as 0 and
+        its key as NaN.
         """
         _, heads, page, dim = cache.k.shape
         k, v = (torch.empty(room, heads, dim, dtype=dtype, device=cache.k.device) for _ in range(2))
@@ -83,7 +84,7 @@ class Heads:
         plan: PagedPlan,
         k_beside: torch.Tensor | None,
     ) -> torch.Tensor:
-        """The same; turned keys also into `k_beside` [T, M, D], contiguous, if it is given."""
+        """As `qk_norm_rope_kv_write`; rotated keys also go to `k_beside` [T, M, D], contiguous, if it is given."""
         q, k, v = unit_stride(q), unit_stride(k), unit_stride(v)
         tokens, heads, dim = q.shape
         out = torch.empty(tokens + self.query_overread, heads, dim, dtype=q.dtype, device=q.device)[:tokens]

@@ -1,4 +1,4 @@
-"""Which tile of a chip's table attention takes, by type, head size, and how much there is to do."""
+"""Choosing tiles of attention from a chip's `Tuning`, by type, head size, and how much there is to compute."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from anychip.triton.powers import MIN_TILE, padded
 from anychip.triton.tuning import CROWD, MANY, Tile, Tuning
 
 Way = Literal["read", "copied", "grouped"]
-"""Keys are read by threads, copied by the chip, or copied by a warp that does nothing else."""
+"""How keys reach shared memory: loaded by all threads (programs/queries.py), copied in tiles by the chip
+(programs/pages.py), or so copied by a warp that does nothing else (gluon_programs/groups.py)."""
 LARGE_HEAD = 128
+"""Larger heads have tiles of their own."""
 LEAST_GROUPED = 64
-"""Numbers of a head that fill a line of the memory that matrix instructions read."""
+"""Smallest head size of programs with groups of warps: 64 numbers of 16 bits fill a swizzled row of 128 bytes."""
 COPIED = 64
-"""Keys of a page that programs with groups of warps copy at once."""
+"""Keys that programs with groups of warps copy at once; they lie in one block of the cache."""
 LINE = 8
-"""Numbers of 16 bits that lines of what a chip copies by itself are a multiple of."""
+"""Head sizes have to be multiples of it where the chip copies tiles: 16 bytes in numbers of 16 bits."""
 
 
 def context_tile(tuning: Tuning, dtype: torch.dtype, dim: int, group: int, coded: bool = False) -> Tile:
-    """For one token's `group` heads against a long context; `coded` if that holds codes of 8 bits."""
+    """For one token against its context. `dim`: head size; `group`: query heads of a key head; `coded`: 8 bits."""
     tile = tuning.context_coded if coded else tuning.context
     if dim > LARGE_HEAD:
         tile = tuning.context_large
@@ -35,7 +37,7 @@ def context_tile(tuning: Tuning, dtype: torch.dtype, dim: int, group: int, coded
 def context_tiles(
     tuning: Tuning, dtype: torch.dtype, dim: int, group: int, rows: int, coded: bool = False
 ) -> tuple[Tile, Tile]:
-    """For each token's heads of `rows`, and for those of several tokens that share a context."""
+    """Tiles for `rows` rows of one token: of a token alone with its context, and of several that share one."""
     tile = context_tile(tuning, dtype, dim, group, coded)
     if coded and rows >= CROWD and tuning.context_coded_crowd and dim <= LARGE_HEAD and dtype.itemsize == 2:
         tile = replace(tuning.context_coded_crowd, rows=tile.rows)
@@ -46,9 +48,10 @@ def context_tiles(
 
 
 def query_tile(chip: Chip, dtype: torch.dtype, dim: int, lines: int, longest: int, coded: bool = False) -> Tile:
-    """For tokens times heads: `lines` of them over all cached heads, and `longest` a row's most of one.
+    """For rows that bring several tokens, read by all threads.
 
-    `coded`: the cache holds codes of 8 bits.
+    `lines`: tokens times query heads, of all such rows. `longest`: tokens of the longest one, times the query heads
+    that share a key head. `coded`: the cache holds codes of 8 bits.
     """
     tuning = chip.tuning
     if dtype.itemsize > 2:
@@ -67,7 +70,7 @@ def query_tile(chip: Chip, dtype: torch.dtype, dim: int, lines: int, longest: in
 def query_way(
     chip: Chip, dtype: torch.dtype, dim: int, lines: int, longest: int, block_size: int, coded: bool
 ) -> tuple[Way, Tile]:
-    """How the cache is read for them, and the tile."""
+    """How rows that bring several tokens read the cache, and their tile; arguments as for `query_tile`."""
     tuning = chip.tuning
     if chip.descriptors and dtype.itemsize == 2 and not coded and dim % LINE == 0 and longest > MIN_TILE:
         small, large = lines < 128 * chip.processors, dim > LARGE_HEAD

@@ -1,4 +1,4 @@
-"""The products of experts on chips that copy tiles of matrices by themselves."""
+"""Products of experts on chips that copy tiles of matrices by themselves (`Chip.descriptors`)."""
 
 from __future__ import annotations
 
@@ -17,21 +17,24 @@ from anychip.triton.programs.expert_tiles import gate_tiles, multiply_tiles
 
 @dataclass(frozen=True, slots=True)
 class CopiedExperts:
-    """One layer's matrices, and how both products of them are cut."""
+    """One layer's experts, and how both of their products are cut."""
 
     chip: Chip
     inner: Matrices
+    """Gate and up projections, one behind the other: 2 N rows of H inputs."""
     outer: Matrices
+    """Down projections: H rows of N inputs."""
     shapes: tuple[ExpertShape, ExpertShape]
+    """Of the gated product, and of the one after it."""
 
     def products(self, x: torch.Tensor, pairs: Pairs, activation: str) -> torch.Tensor:
-        """[pairs, H] of x [T, H], each scaled by its share."""
+        """x [T, H] -> [pairs, H], each pair's output scaled by its share."""
         out = torch.empty(pairs.shares.numel(), self.outer.rows, dtype=x.dtype, device=x.device)
         (self._blocks if pairs.width == WIDTH else self._tiles)(x, pairs, activation, out)
         return out
 
     def _tiles(self, x: torch.Tensor, pairs: Pairs, activation: str, out: torch.Tensor) -> None:
-        """For some tokens; see programs/expert_tiles.py."""
+        """Blocks of up to 64 pairs; see programs/expert_tiles.py."""
         (shape, other), size, blocks = self.shapes, self.outer.columns, len(pairs.owners)
         hidden = torch.empty(len(out), size, dtype=x.dtype, device=x.device)
         parts = -(-size // shape.rows)
@@ -47,7 +50,7 @@ class CopiedExperts:
         )  # fmt: skip
 
     def _blocks(self, x: torch.Tensor, pairs: Pairs, activation: str, out: torch.Tensor) -> None:
-        """For many; see programs/expert_blocks.py."""
+        """Blocks of 128 pairs; see programs/expert_blocks.py."""
         (shape, other), size, blocks = self.shapes, self.outer.columns, len(pairs.owners)
         hidden = torch.empty(len(pairs.order), size, dtype=x.dtype, device=x.device)
         gate_blocks[(-(-size // shape.rows), blocks)](

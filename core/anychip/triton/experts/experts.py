@@ -1,4 +1,4 @@
-"""Experts: tokens sorted by expert on the device, then each expert's matrices read once for all of its tokens."""
+"""A mixture of experts: tokens are sorted by expert on the device, so that each expert's matrices are read once."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from anychip.triton.tuning import WeightTile
 from anychip.weights.weight import Weight
 
 VECTORS = 4
-"""Most tokens whose pairs hardly share an expert: each reads its own."""
+"""Most tokens that are not sorted: they hardly share an expert, so each reads its experts' matrices for itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Experts:
-    """The ops of a mixture of experts on one chip."""
+    """The ops of a mixture of experts on one chip. T tokens, k experts of each, H hidden, N intermediate size."""
 
     chip: Chip
 
@@ -81,7 +81,7 @@ class Experts:
         chosen: torch.Tensor,
         activation: str,
     ) -> torch.Tensor:
-        """Two launches: each pair's gated products, each token's sum."""
+        """[T, H] for a few tokens, in two launches: gated products of each pair, then the scaled sum of each token."""
         tokens, count, size = x.shape[0], chosen.shape[1], outer.columns
         tile, join = self.chip.tuning.experts_vector, self.chip.tuning.experts_join
         hidden = torch.empty(tokens * count, size, dtype=x.dtype, device=x.device)
@@ -99,14 +99,18 @@ class Experts:
         return out
 
     def _threads(self, tile: WeightTile) -> dict[str, int | str]:
-        """Options of a launch without a matrix instruction."""
+        """Options of a launch whose program computes without matrix instructions."""
         tuning = self.chip.tuning
         return {**tile.launch(), "num_warps": min(16, tile.warps * tuning.vector_threads)}
 
     def _multiply(
         self, x: torch.Tensor, matrices: Matrices, pairs: Pairs, activation: str, shape: ExpertShape
     ) -> torch.Tensor:
-        """[pairs, N] of x by token and gated, or by pair and scaled by its share; see programs/experts.py."""
+        """Multiply each pair of a token and an expert with the expert's matrix; see programs/experts.py.
+
+        With an activation x is [T, K], and the result gated, [pairs, N]. Without one x is [pairs, K], and the result is
+        scaled by the pair's share.
+        """
         rounded = round_tokens(self.chip, x, matrices.values.dtype) if matrices.coded else None
         given, scales = (x, None) if rounded is None else (rounded.codes, rounded.scales)
         rows = matrices.rows // (2 if activation else 1)

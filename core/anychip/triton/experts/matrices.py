@@ -1,4 +1,4 @@
-"""Stacked matrices, a mixture's experts, as the programs read them."""
+"""The matrices of a mixture's experts, stacked, as programs read them."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Matrices:
-    """Numbers or codes of 8 bits [E * N, K], and a scale a row of those."""
+    """E matrices [N, K] one below the other, of numbers or of codes of 8 bits."""
 
     values: torch.Tensor
+    """[E * N, K]."""
     scale: torch.Tensor | None
+    """One for each row of codes; None: numbers."""
     count: int
+    """E."""
 
     @classmethod
     def of(cls, weight: Weight) -> Matrices:
-        """Those of a weight, prepared or plain."""
+        """The matrices of a stacked weight, plain or prepared by `prepare_codes`."""
         if isinstance(weight.prepared, Codes):
             return cls(weight.prepared.values, weight.prepared.scale, weight.matrices)
         assert weight.values is not None and weight.quantization is None, "a weight these kernels were not offered"
@@ -33,7 +36,7 @@ class Matrices:
 
     @property
     def rows(self) -> int:
-        """N, of one matrix."""
+        """N."""
         return self.values.shape[0] // self.count
 
     @property
@@ -43,18 +46,18 @@ class Matrices:
 
     @property
     def coded(self) -> bool:
-        """Whether they are codes."""
+        """Whether they are codes of 8 bits."""
         return self.scale is not None
 
     @property
     def copied(self) -> bool:
-        """Whether chips with descriptors copy tiles of them: numbers of 16 bits in lines at a multiple of 16 bytes."""
+        """Whether a chip with descriptors can copy tiles of them: numbers of 16 bits, rows at multiples of 16 bytes."""
         return self.values.itemsize == 2 and aligned(self.values) and self.columns % 8 == 0
 
     def tiles(self, matrices: int, rows: int, columns: int) -> TensorDescriptor:
-        """What the chip's own copies of tiles go by: the same rows of so many matrices one behind the other.
+        """A descriptor of tiles [matrices, rows, columns] of the values, seen as [E * matrices, N / matrices, K].
 
-        As [E * parts, N, K], where gates and others are two parts of a matrix.
+        With two, a tile holds the same rows of an expert's gate and up projections, which lie one behind the other.
         """
         from triton.tools.tensor_descriptor import TensorDescriptor  # which builds of Triton for others may lack
 

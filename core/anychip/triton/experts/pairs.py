@@ -1,4 +1,4 @@
-"""Pairs of a token and one of its experts, sorted by expert on the device into blocks of one width."""
+"""Pairs of a token and one of its experts, sorted by expert on the device. Each expert has whole blocks of pairs."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from anychip.triton.powers import power_of_two
 from anychip.triton.programs.pairs import count_pairs, place_chunks, scatter_pairs, sort_pairs
 
 CHUNK = 2048
-"""Most pairs that each program looks at all of."""
+"""Most pairs that are sorted by one launch, in which each program reads all of them."""
 SHARED = 1024, 4096
-"""Fewest and most of a program's own."""
+"""Fewest and most pairs of a program where more pairs are shared among programs."""
 PROGRAMS = 32
-"""Programs that share more, as long as they need not take more than the most."""
+"""Programs that share them, unless each would then have more than the most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Pairs by expert; see programs/pairs.py."""
+    """Pairs sorted by expert, in B blocks of `width`; see programs/pairs.py. Pair p is of token p // k."""
 
     shares: torch.Tensor
-    """[T, k] float32."""
+    """[T, k] float32 by which each expert's output is scaled."""
     order: torch.Tensor
-    """Pairs in blocks of `width`, -1 where a block is not full."""
+    """[B * width] int32 numbers of pairs, -1 where a block is not full."""
     owners: torch.Tensor
-    """Each block's expert, -1 behind the last one."""
+    """[B] int32 each block's expert, -1 behind the last block."""
     done: torch.Tensor
-    """Of each block, how much of it has been multiplied: nothing."""
+    """[B] int32 zeros: programs count here which of a block's gated products are done."""
     used: torch.Tensor
-    """[1]: how many blocks have an expert."""
+    """[1] int32 how many blocks have an expert."""
     width: int
 
     @property
@@ -41,7 +41,10 @@ class Pairs:
 
 
 def sorted_pairs(chip: Chip, shares: torch.Tensor, chosen: torch.Tensor, experts: int, width: int) -> Pairs:
-    """The pairs of `chosen` [T, k] in blocks of `width`: one launch for a chunk of them, else three."""
+    """Sort the pairs of `chosen` [T, k] int32 into blocks of `width`, by one launch if they are few, else by three.
+
+    The number of blocks is an upper bound, as only the device knows how the pairs are spread over `experts` experts.
+    """
     pairs, device = chosen.numel(), chosen.device
     blocks = most_blocks(pairs, experts, width)
     order = torch.empty(blocks * width, dtype=torch.int32, device=device)
@@ -67,5 +70,5 @@ def sorted_pairs(chip: Chip, shares: torch.Tensor, chosen: torch.Tensor, experts
 
 
 def most_blocks(pairs: int, experts: int, width: int) -> int:
-    """Blocks of `width` that so many pairs can fill at most, whichever experts they go to."""
+    """Most blocks of `width` that so many pairs take, however they are spread over the experts."""
     return min(pairs, experts + pairs // width)

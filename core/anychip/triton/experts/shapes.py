@@ -1,4 +1,4 @@
-"""How the products of experts are cut: blocks of pairs, and tiles of weights."""
+"""How products of experts are cut: pairs of a token and an expert in blocks, matrices in tiles."""
 
 from __future__ import annotations
 
@@ -12,26 +12,33 @@ from anychip.triton.tuning import Tuning
 WIDTH = 128
 """Pairs of the widest block."""
 WIDE, WIDE_COPIED = 96, 44
-"""Pairs an expert from which such blocks leave less unused than they save, and where half a block costs half."""
+"""Pairs of an expert, on average, from which the widest blocks pay; fewer where the chip copies tiles."""
 NARROW = {16: 8, 32: 20}
-"""Most pairs an expert of narrower blocks, so that hardly an expert has more than one: else its matrices are read
-twice."""
+"""By width of a block, pairs of an expert, on average, up to which it is taken: hardly an expert then has a second
+block, for which its matrices would be read again. Above, blocks of 64 are taken."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpertShape:
-    """A tile of the grouped products: output rows, pairs, inputs."""
+    """A tile of the products of experts."""
 
     rows: int
+    """Rows of an expert's matrix."""
     pairs: int
+    """Width of a block of pairs."""
     inputs: int
+    """Inputs that are read at a time."""
     options: Mapping[str, int | str]
+    """Options of the launch: warps and stages."""
 
 
 def expert_shape(
     pairs: int, experts: int, gated: bool, copied: bool, dtype: torch.dtype, tuning: Tuning
 ) -> ExpertShape:
-    """Blocks of pairs as large as an expert's share, so that its matrices are read once."""
+    """For `pairs` pairs spread over `experts` experts, whose matrices are of `dtype`.
+
+    `gated`: the first product of a layer, not the second. `copied`: the chip copies tiles of matrices by itself.
+    """
     share, wide = pairs / experts, tuning.experts_gated if gated else tuning.experts_down
     deeper = 2 if dtype.itemsize == 1 else 1
     if wide is not None and dtype.itemsize <= 2 and share >= (WIDE_COPIED if copied else WIDE):

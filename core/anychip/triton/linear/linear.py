@@ -140,7 +140,7 @@ class Linears:
         bias: torch.Tensor | None,
         activation: str,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """For one token x [1, H]: (y [1, N], x + residual [1, H]); y of the normalized sum if there is a `norm_weight`."""
+        """For one token: (y [1, N], x + residual [1, H]); y is of the normalized sum if there is a `norm_weight`."""
         rows = weight.shape[0] // (2 if activation else 1)
         shape = vector_shape(self.chip.tuning, x.shape[1], bool(activation), norm_weight is not None)
         out = torch.empty(1, rows, dtype=x.dtype, device=x.device)
