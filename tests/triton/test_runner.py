@@ -20,11 +20,16 @@ from anychip.triton.runner import TritonRunner
 class Device(ReferencePlatform):
     """Its captured steps are called again."""
 
+    made_current = 0
+
     def captures(self, specs: object) -> bool:
         return False
 
     def begin_steps(self) -> None:
         return
+
+    def make_current(self) -> None:
+        self.made_current += 1
 
     def runner(self, config: object) -> TritonRunner:
         return TritonRunner(self, config, lambda config, source: None)
@@ -35,6 +40,16 @@ class Device(ReferencePlatform):
             step, plan, torch.device("cpu"), self.send, lambda run: run, otherwise, Sizes(single=(1,))
         )
         return self.steps
+
+
+def test_each_step_is_launched_on_the_runner_s_own_gpu() -> None:
+    """Whatever another engine of the process has made the current one since."""
+    platform, ids = Device(), prompt(9)
+    runner, before = started(platform, dtype="float32"), platform.made_current
+    run(runner, batch([(0, ids, 0)], [admit(0, ids)]))
+    for later in range(2):
+        run(runner, batch([(0, [PENDING], 9 + later)]))
+    assert platform.made_current == before + 3
 
 
 def test_behind_masked_tokens_logits_are_taken_once() -> None:

@@ -184,7 +184,7 @@ class InputProcessor:
         return np.array(ids, np.int32)
 
     def _max_tokens(self, length: int, params: SamplingParams) -> int:
-        """Tokens that may be sampled; cases B1, B2 and A6."""
+        """Tokens that may be sampled after `length` of the prompt: max_tokens, or all that the context leaves."""
         if length == 0:
             raise RequestError(
                 "The prompt is empty, and this model's tokenizer adds no beginning of sequence.",

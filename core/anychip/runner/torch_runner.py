@@ -64,6 +64,12 @@ class TorchRunner(Runner):
         assert self._model is not None, "load() comes first"
         return self._model
 
+    @property
+    def ops(self) -> Ops:
+        """The ops it is bound to."""
+        assert self._ops is not None, "load() comes first"
+        return self._ops
+
     @torch.inference_mode()
     def load(self, source: ModelSource, progress: Progress) -> ModelInfo:
         """See `Runner.load`."""
@@ -101,14 +107,12 @@ class TorchRunner(Runner):
     @property
     def _choice(self) -> SampleOps:
         """How they are chosen there."""
-        assert self._ops is not None, "load() comes first"
-        return self._ops
+        return self.ops
 
     @property
     def _logit_ops(self) -> LogitOps:
         """How logits are edited and scored there: by the references where that is not the device."""
-        assert self._ops is not None, "load() comes first"
-        return self._ops if self._workplace == self.platform.device else ReferenceLogitOps()
+        return self.ops if self._workplace == self.platform.device else ReferenceLogitOps()
 
     @property
     def _pooled_model(self) -> PooledModel | None:
@@ -219,9 +223,8 @@ class TorchRunner(Runner):
         hidden = self._run_model(token_ids, inputs)
         if not len(inputs.sampled_at):
             return Computed(inputs, hidden, None, None)
-        assert self._ops is not None, "load() comes first"
         whole = len(hidden) == len(inputs.sampled_at)
-        selected = hidden if whole else self._ops.embedding(inputs.sampled_at, hidden)
+        selected = hidden if whole else self.ops.embedding(inputs.sampled_at, hidden)
         if inputs.deferred and not inputs.greedy:
             return Computed(inputs, hidden, selected=selected)
         logits = self.model.logits(selected)
@@ -237,16 +240,14 @@ class TorchRunner(Runner):
 
     def _choose(self, logits: torch.Tensor, inputs: DeviceBatch) -> torch.Tensor:
         """[S] the highest logit's token of each row, which becomes its newest."""
-        assert self._ops is not None, "load() comes first"
-        return self._ops.take_highest(logits, inputs.sampled_rows, self._last_tokens)
+        return self.ops.take_highest(logits, inputs.sampled_rows, self._last_tokens)
 
     def _run_model(self, token_ids: torch.Tensor, inputs: DeviceBatch) -> torch.Tensor:
         """[T, H] hidden states, or those that are wanted; plans once a group, then runs the layers."""
-        assert self._ops is not None, "load() comes first"
         assert self._plan is not None, "start() comes first"
         plans: list[Any] = [None] * len(self.model.kv_specs)
         for group, attention in zip(self._plan.groups, inputs.groups, strict=True):
-            plan = self._ops.plan_attention(attention, group.spec, self._plan.block_size)
+            plan = self.ops.plan_attention(attention, group.spec, self._plan.block_size)
             for layer in group.layers:
                 plans[layer] = plan
         text_ids = inputs.text_ids
@@ -259,9 +260,8 @@ class TorchRunner(Runner):
 
     @torch.inference_mode()
     def _prepare(self, plan: KVPlan) -> None:
-        assert self._ops is not None, "load() comes first"
         self._plan = plan
-        self._caches = self.platform.allocate_kv(plan, self._ops)
+        self._caches = self.platform.allocate_kv(plan, self.ops)
         # One row more than there are: the padding of a captured batch is noted there.
         self._last_tokens = torch.zeros(plan.max_num_seqs + 1, dtype=torch.int32, device=self._workplace)
         self._run = uploading(self._forward, self.platform.send)
@@ -283,14 +283,13 @@ class TorchRunner(Runner):
         self._pooler = self._texts = self._again = None
 
     def _copy_blocks(self, copies: tuple[BlockCopy, ...]) -> None:
-        assert self._ops is not None, "load() comes first"
         assert self._plan is not None, "start() comes first"
         for number, group in enumerate(self._plan.groups):
             pairs = [(copy.source, copy.target) for copy in copies if copy.group == number]
             if pairs:
                 source, target = self.platform.send(np.array(pairs, np.int64)).unbind(1)
                 for layer in group.layers:
-                    self._ops.copy_blocks(self._caches[layer], source, target)
+                    self.ops.copy_blocks(self._caches[layer], source, target)
 
 
 def _wanted(inputs: DeviceBatch) -> torch.Tensor | None:

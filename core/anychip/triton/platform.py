@@ -105,6 +105,10 @@ class TritonPlatform(TorchPlatform):
         """Note what is in use once caches are allocated: what is used beyond that is the steps' own."""
         self._before_steps = self._torch.memory_allocated(self._device)
 
+    def make_current(self) -> None:
+        """Make the GPU the calling thread's current device: there Triton launches, and streams and events are made."""
+        self._torch.set_device(self._device)
+
     def captures(self, specs: Iterable[KVSpec]) -> bool:
         """Whether steps of a model with such caches are captured."""
         return self._graphs is not None and all(reads_paged(spec) for spec in specs)

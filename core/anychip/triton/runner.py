@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from anychip.config import EngineConfig
 from anychip.engine.batch import Batch
-from anychip.plugin.contract import KVPlan, Memory, ModelInfo, ModelSource, Progress
+from anychip.plugin.contract import KVPlan, Memory, ModelInfo, ModelSource, Progress, Step
 from anychip.runner.step import Launched
 from anychip.runner.torch_runner import TorchRunner
 from anychip.triton.ahead.process import Helpers
@@ -47,6 +47,11 @@ class TritonRunner(TorchRunner):
         tokens = self.config.max_num_batched_tokens or offers.batched_tokens
         rows = self.config.max_num_seqs or offers.max_num_seqs
         return self._gpu.measured(super().measure, most_padded(tokens, rows) / tokens)
+
+    def submit(self, batch: Batch) -> Step:
+        """See `Runner.submit`. Another engine may have made its own GPU the current one, or another thread may call."""
+        self._gpu.make_current()
+        return super().submit(batch)
 
     def _prepare(self, plan: KVPlan) -> None:
         super()._prepare(plan)
