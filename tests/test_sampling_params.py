@@ -49,6 +49,8 @@ REFUSED = [
     ("n", MAX_CHOICES + 1),
     ("n", 1.0),
     ("seed", 2**64),
+    ("seed", 10**400),
+    ("temperature", 10**400),
     ("seed", 2**63),
     ("seed", -(2**63) - 1),
     ("seed", 1.5),

@@ -87,18 +87,21 @@ def _number(name: str, low: float, high: float, integer: bool = False, open_low:
         if value is None and name in _NULLABLE:
             return
         kinds = (int,) if integer else (int, float)
-        if isinstance(value, bool) or not isinstance(value, kinds) or not math.isfinite(value):
+        finite = not isinstance(value, float) or math.isfinite(value)
+        if isinstance(value, bool) or not isinstance(value, kinds) or not finite:
             raise RequestError(f"{name} must be {'an integer' if integer else 'a finite number'}, got {value!r}.", name)
         if not low <= value <= high or (open_low and value == low):
-            raise RequestError(f"{name} must be {_range(low, high, open_low)}, got {value}.", name)
+            raise RequestError(f"{name} must be {_range(low, high, open_low)}, got {_shown(value)}.", name)
 
     return check
 
 
 def _range(low: float, high: float, open_low: bool) -> str:
-    if high == math.inf:
-        return f"{'above' if open_low else 'at least'} {low:g}"
-    return f"above {low:g} and at most {high:g}" if open_low else f"between {low:g} and {high:g}"
+    return f"above {low} and at most {high}" if open_low else f"between {low} and {high}"
+
+
+def _shown(value: float) -> str:
+    return str(value) if abs(value) < 1e40 else "a number of more than 40 digits"
 
 
 def _words(name: str) -> Callable[[Any], None]:

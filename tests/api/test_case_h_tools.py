@@ -191,6 +191,18 @@ def test_a_grammar_that_allows_nothing_is_the_requests_fault(server: RunningServ
     assert "no token" in error["message"] or "cannot be enforced" in error["message"]
 
 
+def test_other_fields_that_forbid_all_the_grammar_allows_are_the_requests_fault(server: RunningServer) -> None:
+    form = {"structured_outputs": {"choice": ["yes"]}, "bad_words": ["y", "ye", "yes"]}
+    assert "leave no token" in server.refused(COMPLETIONS, {"prompt": "Hi", **form})["message"]
+
+
+def test_schemas_that_refer_to_each_other_for_long_end_no_process(server: RunningServer) -> None:
+    links = {f"d{index}": {"type": "array", "items": {"$ref": f"#/d{index + 1}"}} for index in range(3000)}
+    schema = {"$ref": "#/d0", **links, "d3000": {"type": "boolean"}}
+    answer = server.complete("Hi", max_tokens=4, structured_outputs={"json": schema})
+    assert answer["choices"][0]["text"].strip().startswith("[")
+
+
 def test_reasoning_effort_and_variables_reach_the_template(server: RunningServer) -> None:
     fields = {"reasoning_effort": "low", "chat_template_kwargs": {"enable_thinking": False}, "include_reasoning": True}
     assert server.chat("Hi", **fields)["choices"][0]["message"]["content"]

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 from llguidance import LLMatcher
 from tests.grammar.byte_model import END, byte_tokenizer
 
 from anychip.errors import RequestError
-from anychip.grammar.compiling import CheckedGrammars, grammar_text
+from anychip.grammar.compiling import MOST_GBNF_RULES, CheckedGrammars, grammar_text
+from anychip.grammar.deep import MOST_PARTS
+from anychip.grammar.follow import Grammars
 from anychip.grammar.params import StructuredOutputsParams
 from anychip.grammar.vocabulary import grammar_vocabulary
 from anychip.sampling_params import SamplingParams
@@ -143,6 +146,39 @@ def test_size_is_limited() -> None:
         CheckedGrammars().text(StructuredOutputsParams(json=deep))
     with pytest.raises(RequestError, match="surrogates"):
         grammar_text(StructuredOutputsParams(choice=("\ud800",)))
+
+
+def chain_of_rules(length: int) -> str:
+    rules = (f'r{index}: "x" r{index + 1}?' for index in range(length))
+    return "\n".join(["start: r0", *rules, f'r{length}: "z"'])
+
+
+def chain_of_schemas(length: int) -> dict[str, Any]:
+    links = {f"d{index}": {"type": "array", "items": {"$ref": f"#/d{index + 1}"}} for index in range(length)}
+    return {"$ref": "#/d0", **links, f"d{length}": {"type": "string"}}
+
+
+@pytest.mark.parametrize(
+    "form", [{"grammar": chain_of_rules(8000)}, {"json": chain_of_schemas(4000)}], ids=lambda form: next(iter(form))
+)
+def test_what_refers_to_each_other_for_long_fills_no_stack(form: dict[str, Any]) -> None:
+    grammars = Grammars(lambda: VOCABULARY, 300)
+    try:
+        follower = grammars.follow(grammar_text(StructuredOutputsParams(**form)), [END], True)
+        assert follower.fill(np.zeros(10, np.int32))
+    finally:
+        grammars.close()
+
+
+def test_parts_are_limited() -> None:
+    with pytest.raises(RequestError, match=f"more than {MOST_PARTS}"):
+        grammar_text(StructuredOutputsParams(grammar=chain_of_rules(MOST_PARTS)))
+    groups = "\n".join(f"r{index}: {'(' * 20} r{index + 1} {')' * 20}" for index in range(MOST_PARTS // 20))
+    with pytest.raises(RequestError, match=f"more than {MOST_PARTS}"):
+        grammar_text(StructuredOutputsParams(grammar=f"start: r0\n{groups}"))
+    gbnf = "\n".join(f'r{index} ::= "x" r{index + 1}' for index in range(MOST_GBNF_RULES + 1))
+    with pytest.raises(RequestError, match=f"{MOST_GBNF_RULES} are the most"):
+        grammar_text(StructuredOutputsParams(grammar=f"root ::= r0\n{gbnf}"))
 
 
 def test_a_model_without_an_end_of_sequence_has_a_vocabulary() -> None:

@@ -18,12 +18,12 @@ from tests.runner.driver import (
 )
 from torch import nn
 
-from anychip.engine.batch import PENDING, BlockCopy, RowSampling
+from anychip.engine.batch import NOTHING_ALLOWED, PENDING, BlockCopy, RowSampling
 from anychip.errors import UserError
 from anychip.models.layers import Linear
 from anychip.reference.platform import ReferencePlatform
 from anychip.runner.captured import CapturedSteps, Sizes
-from anychip.runner.results import BROKEN_LOGITS, NOTHING_ALLOWED
+from anychip.runner.results import BROKEN_LOGITS
 from anychip_cpu.platform import CpuPlatform
 
 

@@ -184,6 +184,10 @@ def _no_rows() -> Int32:
     return np.zeros(0, np.int32)
 
 
+NOTHING_ALLOWED = "The request's masks leave no token to sample."
+"""A row's error that is its request's own fault."""
+
+
 @dataclass(frozen=True, slots=True)
 class StepResult:
     """What a step brought back.
@@ -200,4 +204,4 @@ class StepResult:
     prompt_logprobs: PromptLogprobs | None = None
     pooled: Pooled | None = None
     errors: dict[int, str] = field(default_factory=dict)
-    """Rows that failed, each with a sentence; the others are good."""
+    """Rows that failed, each with a sentence, `NOTHING_ALLOWED` where their masks are at fault; the others are good."""

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from anychip.engine.assemble import StepRecord
-from anychip.engine.batch import Int32, Logprobs, Pooled, StepResult
+from anychip.engine.batch import NOTHING_ALLOWED, Int32, Logprobs, Pooled, StepResult
 from anychip.engine.messages import Finished, LogprobRows, Vectors
 from anychip.engine.request import Leaving, Rows
 
@@ -104,7 +104,7 @@ def _pooled(state: Rows, pooled: Pooled) -> tuple[list[Finished], Vectors]:
 
 def _errors(state: Rows, result: StepResult) -> list[Finished]:
     return [
-        Finished(int(state.handles[row]), "error", error=sentence)
+        Finished(int(state.handles[row]), "error", error=sentence, refused=sentence == NOTHING_ALLOWED)
         for row, sentence in result.errors.items()
         if state.leaving[row] != Leaving.FINISHED
     ]

@@ -12,6 +12,7 @@ from llguidance import LLMatcher, LLParserLimits
 from llguidance.gbnf_to_lark import any_to_lark
 
 from anychip.errors import RequestError
+from anychip.grammar.deep import MOST_PARTS, call_deep
 from anychip.grammar.lark import LarkGrammar, either, json_schema, literal, regex
 from anychip.grammar.params import FIELD, StructuredOutputsParams
 from anychip.grammar.structural_tag import read_structural_tag
@@ -19,6 +20,9 @@ from anychip.grammar.structural_tag import read_structural_tag
 KEPT = 128
 LONGEST = 1 << 20
 """Bytes of the largest grammar that is taken."""
+
+MOST_GBNF_RULES = 1000
+"""Rules of the largest grammar in GBNF's syntax: putting it into Lark's takes time that grows with their square."""
 
 LONGEST_REASON = 400
 _QUOTED = re.compile(r"\n\s*\d+ \|")
@@ -56,7 +60,7 @@ class CheckedGrammars:
 def grammar_text(params: StructuredOutputsParams) -> str:
     """The grammar that a request asks for. Raises `RequestError` with the validator's message."""
     text = unchecked_text(params)
-    wrong, messages = LLMatcher.validate_grammar_with_warnings(text, limits=limits())
+    wrong, messages = call_deep(lambda: LLMatcher.validate_grammar_with_warnings(text, limits=limits()))
     if wrong:
         raise refusal(messages[0])
     return text
@@ -71,6 +75,9 @@ def unchecked_text(params: StructuredOutputsParams) -> str:
         raise refusal(str(error) or type(error).__name__) from None
     if size > LONGEST:
         raise refusal(f"it has {size} bytes, which is more than {LONGEST}")
+    parts = sum(map(text.count, ":([" if params.form == "grammar" else ":"))
+    if parts > MOST_PARTS:
+        raise refusal(f"it has {parts} rules, groups and parts of schemas, which is more than {MOST_PARTS}")
     return text
 
 
@@ -119,6 +126,9 @@ def _lark(grammar: str) -> str:
     """A grammar in Lark's syntax or GBNF's, in Lark's; several in llguidance's own JSON stay as they are."""
     if grammar.startswith("{"):
         return grammar
+    rules = grammar.count("::=")
+    if rules > MOST_GBNF_RULES:
+        raise ValueError(f"it has {rules} rules, and in GBNF's syntax {MOST_GBNF_RULES} are the most")
     try:
         return str(any_to_lark(grammar))
     except Exception as error:  # the library raises plain ones for a GBNF grammar that is wrong

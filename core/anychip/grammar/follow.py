@@ -11,6 +11,7 @@ import numpy.typing as npt
 from llguidance import LLMatcher, LLTokenizer
 
 from anychip.grammar.compiling import limits, refusal
+from anychip.grammar.deep import deep_stacks
 
 KEPT = 128
 """Compiled grammars that are kept, the ones used last."""
@@ -74,6 +75,8 @@ class Grammars:
         self._vocabulary: LLTokenizer | None = None
         self._compiled: OrderedDict[str, Future[LLMatcher]] = OrderedDict()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="grammars")
+        with deep_stacks():
+            self._thread.submit(lambda: None)  # its thread starts with the first thing to do
 
     def follow(self, text: str, eos_ids: Sequence[int], ends: bool) -> Follower:
         """A follower of a grammar from its beginning; `ends` says whether ends of sequence end the sequence."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from anychip.config import EngineConfig
 from anychip.engine.batch import (
+    NOTHING_ALLOWED,
     NULL_BLOCK,
     PENDING,
     POOL,
@@ -46,6 +47,7 @@ from anychip.plugin.uniforms import uniforms
 
 __all__ = [
     "API_VERSION",
+    "NOTHING_ALLOWED",
     "NULL_BLOCK",
     "PENDING",
     "POOL",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from anychip.engine.batch import Logprobs, Pooled, PromptLogprobs, StepResult
+from anychip.engine.batch import NOTHING_ALLOWED, Logprobs, Pooled, PromptLogprobs, StepResult
 from anychip.plugin.contract import Pending
 from anychip.runner.inputs import Wanted
 from anychip.sample.logprobs import DeviceLogprobs
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 BROKEN_LOGITS = "The model produced logits that are not finite numbers."
 BROKEN_VECTOR = "The model produced a vector that is not of finite numbers."
-NOTHING_ALLOWED = "The request's masks leave no token to sample."
 
 FetchTensor = Callable[[torch.Tensor], Pending["npt.NDArray[Any]"]]
 

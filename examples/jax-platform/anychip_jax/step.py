@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 AT_ONCE = 32  # prompt tokens whose logits are there together
 BROKEN = "The model produced logits that are not finite numbers."
-NOTHING_LEFT = "The request's masks leave no token to sample."
 
 
 class JaxStep(core.Step, core.Pending[core.StepResult]):
@@ -63,7 +62,7 @@ class JaxStep(core.Step, core.Pending[core.StepResult]):
         tokens, highest = (np.asarray(part)[: len(self.rows)] for part in self.chosen[:2])
         for row, value in zip(self.rows.tolist(), highest.tolist(), strict=True):
             if not np.isfinite(value):
-                self.errors[row] = NOTHING_LEFT if value == -np.inf else BROKEN
+                self.errors[row] = core.NOTHING_ALLOWED if value == -np.inf else BROKEN
         good = ~np.isin(self.rows, list(self.errors))
         logprobs = None if self.chosen[2] is None else _logprobs([self.chosen[2]], good, self.count + 1)
         start = np.arange(good.sum() + 1, dtype=np.int32)
