@@ -36,7 +36,7 @@ class Attention(nn.Module):
     def forward(
         self, projected: torch.Tensor, table: torch.Tensor, step: StepContext, wanted: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Projections [T, (N + 2M) * D] -> [T, H], or [L, H] of the `wanted` tokens."""
+        """Projections [T, (N + 2M) * D] of N query and M key heads -> [T, H], or [L, H] of the `wanted` tokens."""
         tokens = projected.shape[0]
         q, k, v = (part.view(tokens, -1, self.head_dim) for part in self.qkv.split(projected))
         cache, plan = step.caches[self.layer], step.plans[self.layer]
@@ -67,7 +67,7 @@ class DecoderLayer(nn.Module):
         step: StepContext,
         wanted: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """x and residual [T, H], still to be added -> the same of the next layer, or of the `wanted` tokens alone."""
+        """x and residual [T, H], whose sum is the stream -> the same for the next layer, or of `wanted` tokens only."""
         norm, qkv = self.input_layernorm, self.self_attn.qkv
         projected, residual = self.ops.norm_linear(x, residual, norm.weight, norm.eps, qkv.weight, qkv.bias)
         x = self.self_attn(projected, table, step, wanted)
@@ -77,12 +77,12 @@ class DecoderLayer(nn.Module):
 
 
 def _rows(ops: Ops, x: torch.Tensor, wanted: torch.Tensor | None) -> torch.Tensor:
-    """The wanted rows of x."""
+    """x [T, ..], or its `wanted` rows [L, ..]."""
     return x if wanted is None else ops.embedding(wanted, x)
 
 
 class DecoderStack(nn.Module):
-    """Embedding, layers, last norm."""
+    """Embedding, layers, last norm. `length`: positions of the rotary table."""
 
     table: torch.Tensor
 
@@ -95,7 +95,7 @@ class DecoderStack(nn.Module):
         self.register_buffer("table", rotary_table(config.rope, length), persistent=False)
 
     def forward(self, token_ids: torch.Tensor, step: StepContext) -> torch.Tensor:
-        """[T] -> [T, H], or [L, H] of `step.wanted`: behind the last layer's attention nothing else is computed."""
+        """[T] -> [T, H], or [L, H] of `step.wanted`: after the last layer's attention only those are computed."""
         x: torch.Tensor = self.embed_tokens(token_ids)
         residual: torch.Tensor | None = None
         last = len(self.layers) - 1
@@ -147,7 +147,7 @@ class DecoderModel(Model):
 
 
 def kv_spec(config: DecoderConfig, window: int | None, dtype: torch.dtype) -> KVSpec:
-    """What one layer caches."""
+    """What one layer caches: keys and values of `window` tokens, or of all."""
     shape, name = (config.num_kv_heads, config.head_dim), str(dtype).removeprefix("torch.")
     planes = (Plane("k", shape, name), Plane("v", shape, name))
     return KVSpec("full" if window is None else "sliding", planes, window)

@@ -14,18 +14,18 @@ from anychip.ops.op import OpSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpertsConfig:
-    """What a mixture-of-experts layer is made of."""
+    """A model's mixtures of experts."""
 
     count: int
     per_token: int
     size: int
-    """Inner size of one expert."""
+    """Intermediate size of one expert."""
     renormalize: bool
-    """The shares of a token's experts add up to one."""
+    """Whether the weights of a token's experts are scaled to add up to one."""
     layers: frozenset[int]
-    """Layers that have experts; the others have one network."""
+    """Layers that have experts; others have one feed-forward network."""
     shared_size: int = 0
-    """Inner size of the expert that sees every token; 0: there is none."""
+    """Intermediate size of the expert that takes every token; 0: there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +42,14 @@ class DecoderConfig:
     activation: str
     rope: RopeSettings
     windows: tuple[int | None, ...]
-    """One a layer: tokens it sees, None for all."""
+    """For each layer the tokens that attention sees, its own included; None: all."""
     tied: bool
-    """The output matrix is the embedding."""
+    """Whether the output matrix is the embedding's."""
     qkv_bias: bool = False
     output_bias: bool = False
     mlp_bias: bool = False
     head_norms: bool = False
-    """Queries and keys are normalized a head at a time."""
+    """Whether queries and keys are normalized, each head by itself."""
     experts: ExpertsConfig | None = None
 
     @property
@@ -86,7 +86,7 @@ def read_decoder(
     mlp_bias: bool = False,
     head_norms: bool = False,
 ) -> DecoderConfig:
-    """Read what all families share. The keywords are the family's own.
+    """Read what all families share; the keywords are what a family does in its own way.
 
     `max_position` and `head_dim` are defaults for what config.json may leave out. Raises `UserError` for a config that
     is incomplete or contradicts itself.

@@ -1,4 +1,4 @@
-"""What models are made of. Weights are born on the meta device and carry the names they have in checkpoints."""
+"""The layers that models are made of. Weights begin on the meta device, under the names they have in checkpoints."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from anychip.weights.weight import Part, Weight
 
 
 def empty_parameter(*shape: int, dtype: torch.dtype) -> nn.Parameter:
-    """A parameter without memory."""
+    """A parameter on the meta device, which takes no memory."""
     return nn.Parameter(torch.empty(*shape, dtype=dtype, device="meta"), requires_grad=False)
 
 
 class Linear(nn.Module):
-    """A matrix whose rows may be several checkpoint matrices fused: `parts` names them, in order, with their rows.
+    """x W^T + bias. W [N, K] may be several of a checkpoint's matrices, one below the other.
 
-    In a checkpoint, part p of a layer at `a.b.fused` is `a.b.p.weight` and `a.b.p.bias`.
+    `parts` names these in order, with their rows: part p of a layer at `a.b.fused` is `a.b.p.weight` and `a.b.p.bias`
+    in the checkpoint. `matrices`: stacked experts, see `Weight`. `exact`: never quantized.
     """
 
     bias: nn.Parameter | None
@@ -47,13 +48,13 @@ class Linear(nn.Module):
         return self.ops.linear(x, self.weight, self.bias)
 
     def split(self, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """[T, N] -> one [T, rows] view a part."""
+        """[T, N] -> a view [T, rows] for each part."""
         rows = [part.rows for part in self.weight.parts]
         return tuple(y.narrow(-1, sum(rows[:index]), count) for index, count in enumerate(rows))
 
 
 class Norm(nn.Module):
-    """Root-mean-square normalization."""
+    """Root-mean-square normalization (Zhang and Sennrich, 2019)."""
 
     def __init__(self, ops: Ops, size: int, eps: float, dtype: torch.dtype) -> None:
         super().__init__()
@@ -67,7 +68,7 @@ class Norm(nn.Module):
 
 
 class LayerNorm(nn.Module):
-    """Normalization by mean and variance, of a sum."""
+    """Layer normalization (Ba et al., 2016), of x or of a sum."""
 
     def __init__(self, ops: Ops, size: int, eps: float, dtype: torch.dtype) -> None:
         super().__init__()
@@ -77,12 +78,12 @@ class LayerNorm(nn.Module):
         self.bias = empty_parameter(size, dtype=dtype)
 
     def forward(self, x: torch.Tensor, residual: torch.Tensor | None = None) -> torch.Tensor:
-        """x + residual, normalized. [T, H] -> [T, H]."""
+        """[T, H] -> [T, H]: x, or x + residual, normalized by mean and variance."""
         return self.ops.layer_norm(x, residual, self.weight, self.bias, self.eps)
 
 
 class Embedding(nn.Module):
-    """A vector a token."""
+    """The vector of each token id."""
 
     def __init__(self, ops: Ops, vocab_size: int, size: int, dtype: torch.dtype) -> None:
         super().__init__()

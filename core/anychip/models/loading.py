@@ -1,4 +1,4 @@
-"""Checkpoint tensors into a model on the meta device, one at a time: peak memory is the model plus one tensor."""
+"""Filling a model with a checkpoint's tensors, one at a time, so that memory peaks at the model plus one tensor."""
 
 from __future__ import annotations
 
@@ -16,31 +16,32 @@ from anychip.weights.concatenate import concatenate
 from anychip.weights.weight import Weight
 
 NOT_WEIGHTS = re.compile(r"(rotary_emb\.inv_freq|rope_freqs\.weight|\.masked_bias|\.attn\.bias|\.attention\.bias)$")
-"""Tensors that old checkpoints hold and no module wants: tables that are computed."""
+"""Tensors of old checkpoints that are skipped: tables that modules compute."""
 
 Prepare = Callable[[Weight], Weight]
+"""Called with each complete matrix; returns what its `Linear` keeps."""
 Tensor = torch.Tensor | Weight
 """What a checkpoint holds: plain values, or a quantized matrix."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Where one checkpoint tensor goes: rows of a parameter, a buffer, or a `Linear`'s weight."""
+    """Where one checkpoint tensor goes: a parameter, a buffer, or a `Linear`'s weight, or some rows of it."""
 
     module: nn.Module
     attribute: str
     shape: tuple[int, ...]
     first_row: int | None = None
-    """Row of a fused tensor at which it begins; None: the whole of it."""
+    """The row at which it begins, of a tensor fused of several; None: it is the whole tensor."""
 
 
 def load_weights(
     model: Model, stream: Iterator[tuple[str, Tensor]], device: torch.device | str, prepare: Prepare
 ) -> None:
-    """Fill `model` from named checkpoint tensors in any order, and bring what it computes itself to `device`.
+    """Fill `model` on `device` from named checkpoint tensors, in any order; also move the tables that it computes.
 
-    Each `Linear` passes through `prepare` as soon as it is complete, quantized if all its parts are, and alike. Raises
-    `UserError` that names the tensor when one is missing, unknown, given twice or of another shape.
+    Each `Linear`'s weight passes through `prepare` once it is complete; it is quantized if all its parts are, in the
+    same way. Raises `UserError` that names a tensor which is missing, unknown, given twice or of another shape.
     """
     slots = checkpoint_slots(model)
     waiting = {id(slot.module): 0 for slot in slots.values()}
@@ -72,7 +73,7 @@ def load_weights(
 
 
 def checkpoint_slots(model: Model) -> dict[str, Slot]:
-    """The checkpoint names that `model` needs, each with its place. A tied layer needs none."""
+    """The checkpoint tensors that `model` needs, by name, with their places. A tied layer needs none."""
     slots: dict[str, Slot] = {}
     for path, module in model.named_modules(remove_duplicate=True):
         if path in model.ties:
@@ -126,7 +127,7 @@ def _fill(slot: Slot, tensor: torch.Tensor, device: torch.device) -> None:
 
 
 class _Quantized:
-    """Quantized parts on their way into a model."""
+    """Quantized tensors on their way into a model: a `Linear`'s parts wait here until all are there."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device

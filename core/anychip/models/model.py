@@ -30,9 +30,9 @@ class Model(nn.Module, ABC):
     max_model_len: int
     """Positions the model was made for."""
     root: str = ""
-    """What the path of a module has before the name that the checkpoint gives it."""
+    """Prefix of a module's path that its name in the checkpoint lacks."""
     ties: Mapping[str, str]
-    """Modules that share their weight with another: path of a Linear -> path of the module that owns it."""
+    """Linears that share another module's weight: path of the Linear -> path of the module that owns it."""
     hidden_size: int = 0
     generates: ClassVar[bool] = True
     """Whether it has `logits`; an encoder has not."""
@@ -67,7 +67,7 @@ class Model(nn.Module, ABC):
         raise AssertionError("a model that generates nothing was asked for logits")
 
     def drop_output(self) -> None:
-        """Forget what `logits` needs, before weights are there: only hidden states are wanted."""
+        """Drop the modules that only `logits` needs; called before weights are loaded, if vectors are wanted."""
         raise UserError("This model can only generate.", "Leave --task out.")
 
     def label_head(self, ops: Ops, dtype: torch.dtype, labels: int) -> nn.Module:
@@ -75,7 +75,7 @@ class Model(nn.Module, ABC):
         return ScoreHead(ops, self.hidden_size, dtype, labels)
 
     def translate(self, stream: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-        """Names and layouts of the checkpoint -> those of the modules; by default they are the same.
+        """Map names and layouts of a checkpoint's tensors to those of the modules; by default they are the same.
 
         Values are tensors, or a `Weight` where the checkpoint's format is kept: only for models that do not override
         this.
@@ -83,7 +83,7 @@ class Model(nn.Module, ABC):
         return stream
 
     def is_superfluous(self, name: str) -> bool:
-        """Whether a checkpoint tensor that has no place may be passed over."""
+        """Whether a checkpoint tensor for which the model has no place may be skipped; others are an error."""
         return False
 
 

@@ -1,4 +1,4 @@
-"""A model that gives one vector a prompt: another model's body with a pooling, and perhaps a head, at its end."""
+"""A model that gives one vector for each prompt: another model's body, a pooling, and perhaps a head."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEADS = re.compile(r"^(lm_head|score|classifier|pre_classifier|pooler)\.")
 
 
 class PooledModel(Model):
-    """Hidden states by `body`; `vectors` makes of the pooled ones what is asked for."""
+    """`forward` gives hidden states of `body`; the runner pools them; `vectors` makes embeddings or labels of those."""
 
     def __init__(
         self, body: Model, pooling: PoolingKind, vector_size: int, head: nn.Module | None, dtype: torch.dtype
@@ -56,7 +56,7 @@ class PooledModel(Model):
         return hidden
 
     def vectors(self, pooled: torch.Tensor) -> torch.Tensor:
-        """[P, H] float32 -> [P, vector_size] float32."""
+        """Pooled states [P, H] -> embeddings or labels [P, vector_size], both float32."""
         if self.head is None:
             return pooled
         labels: torch.Tensor = self.head(pooled.to(self.dtype))

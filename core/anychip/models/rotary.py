@@ -18,7 +18,7 @@ class RopeSettings:
 
     theta: float
     rotary: int
-    """Elements of a head that turn."""
+    """Elements of a head that are rotated, the first ones."""
     kind: str
     scaling: Mapping[str, Any]
     max_position: int
@@ -26,17 +26,17 @@ class RopeSettings:
 
     @property
     def original_position(self) -> int:
-        """Positions of the pretraining, before the extension."""
+        """Positions that the model was pretrained for, before its context was extended."""
         return int(self.scaling.get("original_max_position_embeddings") or self.max_position)
 
     @property
     def factor(self) -> float:
-        """How many times longer the context became."""
+        """By how much its context was extended."""
         return float(self.scaling.get("factor") or self.max_position / self.original_position)
 
     @property
     def max_model_len(self) -> int:
-        """Positions whose rotation does not depend on how long the request is."""
+        """Positions that can be served: up to there rotations do not depend on how long the request is."""
         if self.kind == "longrope":
             return self.original_position
         if self.kind == "yarn":
@@ -68,7 +68,7 @@ def rotary_table(rope: RopeSettings, length: int) -> torch.Tensor:
 
 
 def _powers(rope: RopeSettings) -> torch.Tensor:
-    """theta^(2i/d): the wavelength of each pair of elements, over 2 pi."""
+    """[rotary/2] theta^(2i/d): positions that each pair of elements takes to turn by one radian."""
     return rope.theta ** (torch.arange(0, rope.rotary, 2, dtype=torch.int64).float() / rope.rotary)
 
 

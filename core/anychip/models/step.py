@@ -23,6 +23,6 @@ class StepContext:
     ragged: Ragged | None = None
     """Which tokens belong to one row, for layers without a cache."""
     wanted: torch.Tensor | None = None
-    """[L] int32 ascending: the tokens whose hidden states are asked for, and others need not be computed; None: all."""
+    """[L] int32 ascending: tokens whose hidden states are needed; the others need not be computed. None: all."""
     text_ids: torch.Tensor | None = None
     """[T] int32, 1 for a token of the second of two texts, else 0; for a model that `tells_texts_apart`."""

@@ -1,4 +1,4 @@
-"""One captured shape of a step: T tokens in R rows, in memory that never moves.
+"""A step captured at one shape: T tokens in R rows, in memory that never moves.
 
 Each step brings its arrays in one copy: those of `anychip.runner.padding`, then
 
@@ -23,13 +23,14 @@ from anychip.runner.padding import Padding
 from anychip.sample.send import Send
 
 Replay = Callable[[], Computed]
+"""Runs a step on the arrays that are in its memory now."""
 Capture = Callable[[Replay], Replay]
-"""Records what a function does on the device; the result does the same again, with the same memory."""
+"""Records what a function launches on the device; the result launches the same again, on the same memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a captured step is padded to: tokens and rows, of which the first `single` bring one token each."""
+    """What a batch is padded to: tokens and rows, of which the first `single` bring one token each."""
 
     tokens: int
     rows: int
@@ -39,7 +40,7 @@ class Shape:
 
 
 class Room:
-    """What the steps of all buckets read, and where they leave hidden states: as large as the largest needs."""
+    """Memory that all buckets share, as large as the largest needs: what steps read, and hidden states they leave."""
 
     def __init__(self, tokens: int, rows: int, plan: KVPlan, device: torch.device) -> None:
         self.width, groups = -(-plan.max_model_len // plan.block_size), len(plan.groups)
@@ -50,16 +51,17 @@ class Room:
         self._states: torch.Tensor | None = None
 
     def states(self, like: torch.Tensor) -> torch.Tensor:
-        """The place of states like these, [R, H]; there is none before the first call."""
+        """Where states like these, [R, H], are left; allocated by the first call."""
         if self._states is None:
             self._states = like.new_empty(self._rows, like.shape[1])
         return self._states[: len(like)]
 
 
 class Bucket:
-    """A captured step. No graph keeps logits: what it holds for itself is a token a row.
+    """A captured step. It leaves hidden states or chosen tokens, never logits, which would take memory in each graph.
 
-    Of a plan of attention, what it reads on the host may only say how large a launch is: the contents change.
+    What attention's plan reads on the host while capturing may only decide how large launches are: when the step is
+    replayed, lengths and positions are others.
     """
 
     def __init__(self, shape: Shape, step: Forward, plan: KVPlan, room: Room, send: Send, capture: Capture) -> None:
@@ -77,7 +79,7 @@ class Bucket:
         self._replay = capture(lambda: self._keep(step(inputs)))
 
     def run(self, batch: Batch) -> Computed:
-        """Bring a batch that fits, and replay. Its rows sample, or bring tokens only; nothing else is wanted."""
+        """Copy a batch that fits to the device, and replay. Its rows may sample; nothing else may be asked of them."""
         if 0 < self._shape.single < self._shape.rows:
             batch = widened(batch, self._shape.single, self._spare)
         sampling = self._padding.fill(batch)
@@ -85,7 +87,7 @@ class Bucket:
         return self._selected(self._replay(), batch, sampling)
 
     def _bring(self, tables: Sequence[Int32]) -> None:
-        """Send everything."""
+        """Copy the padded arrays and the block tables to the device, in one go."""
         head = self._padding.size
         # Columns behind the longest sequence's are padding of the batch's own.
         width = min(tables[0].shape[1], self._room.width) if tables else 0
@@ -99,14 +101,14 @@ class Bucket:
             static[:, :width] = part
 
     def _keep(self, computed: Computed) -> Computed:
-        """The states of rows that sample where all buckets leave theirs; all else other captured steps may use."""
+        """Copy the states of rows that sample to shared memory: what else a step used, others may overwrite."""
         assert computed.selected is not None, "a captured step samples"
         states = self._room.states(computed.selected)
         states.copy_(computed.selected)
         return replace(computed, hidden=states, selected=states, logits=None)
 
     def _selected(self, computed: Computed, batch: Batch, sampling: np.ndarray) -> Computed:
-        """What was computed for the rows that sample."""
+        """What was computed, less padding and rows that do not sample."""
         inputs, states, chosen, count = computed.inputs, computed.hidden, computed.chosen, len(sampling)
         if count == batch.num_rows:
             at, states = inputs.sampled_at[:count], states[:count]
@@ -119,9 +121,9 @@ class Bucket:
 
 
 def widened(batch: Batch, single: int, spare: int) -> Batch:
-    """A batch with padding behind its rows of one token, so that there are `single` of them.
+    """`batch` with padding rows behind its rows of one token, so that there are `single` of these.
 
-    Each brings a token at position 0 of the null block, and is noted in the row `spare`.
+    A padding row brings a token at position 0 of the null block, and stands for the stable row `spare`.
     """
     at, more = batch.num_single, single - batch.num_single
     start = batch.query_start

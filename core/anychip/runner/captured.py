@@ -1,4 +1,4 @@
-"""Steps captured at a few fixed shapes, once each, and replayed: one call launches them, however many kernels it is."""
+"""Steps captured at a few fixed shapes, once each, and replayed: one call launches all kernels of a step."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from anychip.sample.send import Send
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """Which shapes are captured, all ascending; a batch is padded to the next one, and a larger one is not captured."""
+    """Shapes that are captured, each list ascending. A batch is padded up to the next; a larger one is not captured."""
 
     single: tuple[int, ...]
-    """Rows of steps in which each brings one token and samples."""
+    """Rows of decoding steps, in which each row brings one token and samples."""
     tokens: tuple[int, ...] = ()
-    """Tokens of rows with several in other steps; none of them also stands in `rows`."""
+    """Other steps: tokens of their rows with several tokens. No number may also be in `rows`."""
     rows: tuple[int, ...] = ()
-    """Such rows, one of them for padding."""
+    """Other steps: rows with several tokens, one of which is padding."""
     beside: tuple[int, ...] = ()
-    """Rows with one token beside them; none given: these count as such rows too."""
+    """Other steps: rows with one token beside those. Empty: such rows are counted among `rows`."""
 
     def __post_init__(self) -> None:
         """As many tokens as rows would mean one each."""
@@ -33,7 +33,7 @@ class Sizes:
 
 
 class CapturedSteps:
-    """Runs a batch by a captured step where it fits one and only samples, else by `otherwise`."""
+    """Runs a batch by a captured step if it fits one and its rows only sample, else by `otherwise`."""
 
     def __init__(
         self,
@@ -46,10 +46,10 @@ class CapturedSteps:
         sizes: Sizes,
         room: Room | None = None,
     ) -> None:
-        """`room` is that of steps at least as large."""
+        """`capture` records a step, `send` copies arrays to the device. `room`: memory to share with larger steps."""
         self.otherwise = otherwise
         self.buckets: dict[Shape, Bucket] = {}
-        """Those captured so far, each when first needed."""
+        """Captured steps; each is captured when it is first needed."""
         self.sizes = sizes
         self._step, self._plan, self._send, self._capture, self._device = step, plan, send, capture, device
         beside = max((0, *sizes.beside))
@@ -58,9 +58,9 @@ class CapturedSteps:
         self._room = room or Room(tokens, rows, plan, device)
 
     def others(self, around: Callable[[Forward], Forward], sizes: Sizes) -> CapturedSteps:
-        """Steps of another kind, captured beside these: what `around` makes of their step, in sizes that these have.
+        """Captured steps of another kind: `around` wraps the forward pass, and `sizes` are at most those of these.
 
-        They share what they read and leave, as they never run at the same time.
+        Both share memory, as they never run at the same time.
         """
         step, plan, device = around(self._step), self._plan, self._device
         return CapturedSteps(step, plan, device, self._send, self._capture, self.otherwise, sizes, self._room)
@@ -75,7 +75,7 @@ class CapturedSteps:
         return self.buckets[shape].run(batch)
 
     def _shape(self, batch: Batch, greedy: bool) -> Shape | None:
-        """That of the bucket for a batch; None where there is none."""
+        """The shape to pad a batch to; None if it fits none or asks for more than samples."""
         if not (batch.targets == SAMPLE).all():
             return None
         sizes, single = self.sizes, batch.num_single
@@ -92,7 +92,7 @@ class CapturedSteps:
 
 
 def sizes_up_to(limit: int, apart: int = 8) -> tuple[int, ...]:
-    """Sizes to `limit` that leave little to padding: multiples of `apart`, then an eighth more."""
+    """Ascending sizes up to `limit`: multiples of `apart`, further on an eighth apart, so that padding stays small."""
     sizes, size = [1, 2, 4] if apart == 8 else [], apart
     while size < limit:
         sizes.append(size)

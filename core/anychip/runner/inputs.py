@@ -1,4 +1,4 @@
-"""A step's arrays on the device: one upload for all of them."""
+"""What a forward pass reads and leaves on the device. A step's arrays are uploaded in one copy."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from anychip.sample.send import Send
 
 Packed = TypeVar("Packed", torch.Tensor, np.ndarray)
 ALIGNMENT = 4
+"""Arrays begin at multiples of so many int32 in a packed one: 16 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class DeviceBatch:
     rows: torch.Tensor
     """[R] stable rows."""
     newest: torch.Tensor
-    """[R] index of each row's last token."""
+    """[R] index among the T tokens of each row's last one."""
     sampled_at: torch.Tensor
     """[S] indices of the tokens after which a row samples."""
     sampled_rows: torch.Tensor
@@ -53,35 +54,35 @@ class DeviceBatch:
     text_ids: torch.Tensor | None = None
     """[T] which text a token is of, where that was worked out before."""
     deferred: bool = False
-    """Whether logits are left to whoever wants them, unless the highest are taken at once."""
+    """Whether logits are not computed unless `greedy`: who wants them takes them from `Computed.selected`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """What a forward pass left on the device. It may be overwritten by the next one."""
+    """What a forward pass left on the device; the next one may overwrite it."""
 
     inputs: DeviceBatch
     hidden: torch.Tensor
     """[T, H] after the last norm, or fewer rows unless `DeviceBatch.states`."""
     logits: torch.Tensor | None = None
-    """[S, V] of the rows that sample; None where none does, and where they are taken from `selected` when wanted."""
+    """[S, V] of the rows that sample; None if none does, or if they are to be taken from `selected` when wanted."""
     chosen: torch.Tensor | None = None
-    """[S] int64, the highest logit's token, noted as the row's newest; None unless `DeviceBatch.greedy`."""
+    """[S] int64 tokens of the highest logits, already noted as the rows' newest; None unless `DeviceBatch.greedy`."""
     on_host: Int32 | None = None
-    """[S] the same in place of `chosen`, where the host has it at once. The next step may overwrite it."""
+    """[S] the same on the host, in place of `chosen`, for devices whose results are there at once."""
     again: Callable[[bool], Computed] | None = None
-    """Runs the batch when it comes again, its arrays having advanced; True asks for `logits`. None: as at first.
+    """A quicker way to run the same batch again once its arrays have advanced; True asks for `logits`. None: none.
 
-    It is called when the step is finished, and not in torch's inference mode, which costs more than the call.
+    It is called outside torch's inference mode, as entering that costs more than the call.
     """
     selected: torch.Tensor | None = None
-    """[S, H] of `hidden`, of the rows that sample."""
+    """[S, H] hidden states of the rows that sample."""
 
 
 Forward = Callable[[DeviceBatch], Computed]
-"""A step's forward pass, from its arrays on the device; it waits for nothing."""
+"""A step's forward pass, given its arrays on the device; it does not wait for the device."""
 RunBatch = Callable[[Batch, bool], Computed]
-"""Runs a batch of the scheduler's; True where every row that samples takes its highest logit, as it is."""
+"""Runs a batch from the host's arrays; True: every row that samples takes its highest logit, as it is."""
 
 
 _NONE: Int32 = np.zeros(0, np.int32)
@@ -90,7 +91,7 @@ _PADS = [np.zeros(count, np.int32) for count in range(ALIGNMENT)]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which logits a step needs, on the host."""
+    """On the host, what a batch asks of its rows: to sample, to score prompt tokens, or to pool."""
 
     sampled_rows: Int32
     """[S] stable rows."""
@@ -130,7 +131,7 @@ def uploading(step: Forward, send: Send) -> RunBatch:
 
 
 def upload(batch: Batch, send: Send, greedy: bool, apart: bool = False) -> DeviceBatch:
-    """Copy a batch to the device in one go, or array by array; the batch's own arrays are not kept."""
+    """Copy a batch to the device, in one copy or (`apart`) array by array; none of its own arrays is kept."""
     sent = _sent_apart if apart else _sent
     always = (batch.token_ids, batch.positions, batch.query_start, batch.seq_lens, batch.rows)
     if batch.only_samples:
@@ -186,7 +187,7 @@ def _sent(arrays: Sequence[Int32], send: Send) -> list[torch.Tensor]:
 
 
 def _sent_apart(arrays: Sequence[Int32], send: Send) -> list[torch.Tensor]:
-    """The same where a copy costs nothing to begin."""
+    """Arrays on the device, each by a copy of its own."""
     return [send(array) for array in arrays]
 
 

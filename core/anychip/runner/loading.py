@@ -1,4 +1,4 @@
-"""From a model's files to a module on the device."""
+"""From a model's config and files to a module on the device: types, ops, weight streams, lowering."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LOADING = "loading weights"
 
 
 def choose_dtype(config: EngineConfig, source: ModelSource, capabilities: Capabilities) -> str:
-    """The type to compute in; `resolve_config` has refused one that the platform lacks."""
+    """The type to compute in: the one asked for, else the checkpoint's or, if the platform lacks that, its first."""
     if config.dtype != "auto":
         return config.dtype
     stored = source.config.get("dtype") or source.config.get("torch_dtype")
@@ -47,7 +47,7 @@ def choose_dtype(config: EngineConfig, source: ModelSource, capabilities: Capabi
 
 
 def build_model(platform: TorchPlatform, config: EngineConfig, source: ModelSource) -> tuple[Model, Ops, OpSpec]:
-    """The model on the meta device with its ops bound. Raises `UserError` for what the platform cannot run."""
+    """The model on the meta device, its bound ops, and their spec. Raises `UserError` for what cannot run here."""
     capabilities = platform.capabilities
     dtype = choose_dtype(config, source, capabilities)
     extra = {str(source.config.get("model_type")): source.model_class} if source.model_class else {}
@@ -62,7 +62,7 @@ def build_model(platform: TorchPlatform, config: EngineConfig, source: ModelSour
 
 
 def _stored(specs: tuple[KVSpec, ...], dtype: str) -> tuple[KVSpec, ...]:
-    """What the layers cache, in the type asked for. Raises `UserError` where one cannot be kept in it."""
+    """The layers' caches, stored as `dtype` or `auto`. Raises `UserError` for a kind of cache that cannot be."""
     stored = tuple(stored_as(spec, dtype) for spec in specs)
     fixed = [spec for spec, before in zip(stored, specs, strict=True) if spec == before and spec.kind != "none"]
     if dtype != "auto" and fixed:
@@ -93,7 +93,10 @@ def _model(family: type[Model], config: EngineConfig, source: ModelSource, ops: 
 def _formats_in_use(
     config: EngineConfig, source: ModelSource, family: type[Model], capabilities: Capabilities
 ) -> tuple[str, ...]:
-    """Quantized formats that the platform will be given. Raises `UserError` where strict kernels were asked for."""
+    """Quantized formats of the weights that the platform will get; () where they are dequantized first.
+
+    Raises `UserError` where the platform lacks the asked format and strict kernels were asked for.
+    """
     if config.quantization is None:
         plain = config.dtype != "auto" or family.translate is not Model.translate or config.load_format == "dummy"
         stored = {FORMATS.get(name) for name in source.config.get("weight_types", ())}
@@ -109,7 +112,7 @@ def _formats_in_use(
 
 
 def dequantized_note(source: ModelSource, spec: OpSpec) -> str:
-    """The start-up line about formats of the file that are not kept; empty where all are."""
+    """A line for the start-up log about formats of a GGUF file that are dequantized; empty if none is."""
     types = [name for name in source.config.get("weight_types", ()) if name not in NATIVE_DTYPES]
     lost = [name for name in types if FORMATS.get(name) not in spec.weight_formats]
     return f"weights: {', '.join(lost)} dequantized to {spec.dtype}" if lost else ""
@@ -118,9 +121,10 @@ def dequantized_note(source: ModelSource, spec: OpSpec) -> str:
 def weight_stream(
     model: Model, config: EngineConfig, source: ModelSource, spec: OpSpec, device: torch.device, progress: Progress
 ) -> Iterator[tuple[str, torch.Tensor | Weight]]:
-    """The checkpoint's tensors by name, one at a time; those in one of the spec's formats stay quantized.
+    """The checkpoint's tensors by name, one at a time.
 
-    Those of a checkpoint that is to be quantized come as plain values.
+    Those in a format of the spec's stay quantized, unless the config asks to quantize anew. Raises `UserError` for
+    files that `--load-format` does not name, or that cannot be read.
     """
     if config.load_format == "dummy":
         return _dummy_stream(model, dtype_of(spec.dtype), device, progress)
@@ -149,7 +153,7 @@ def _dummy_stream(
 
 
 def lower_model(platform: TorchPlatform, model: Model, spec: OpSpec) -> Model:
-    """Offer every module to the platform, from the root down; below one it replaced, nothing more is offered."""
+    """Offer each module to the platform's `lower`, from the root down; nothing inside a replaced one is offered."""
     replaced = platform.lower(model, spec)
     if replaced is not None:
         assert isinstance(replaced, Model), "a platform lowered the model to something that is none"

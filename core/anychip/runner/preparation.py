@@ -1,4 +1,4 @@
-"""What becomes of a complete matrix at load: rounded to fewer bits if asked for, then packed by the platform."""
+"""What happens to each matrix at load: quantized if that was asked for, then repacked by the platform."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Preparation:
-    """Called with each matrix once; afterwards it knows their number, the bytes saved, and what to say of them."""
+    """Called once with each complete matrix; afterwards it tells the bytes saved, and a note for the log."""
 
     def __init__(self, platform: TorchPlatform, scheme: Scheme | None, dtype: torch.dtype) -> None:
         self._platform = platform
@@ -24,7 +24,7 @@ class Preparation:
         self._kept = scheme is not None and scheme.format in platform.capabilities.weight_formats
         self._count = self._quantized = self._mixed = 0
         self.saved = 0
-        """Bytes of all matrices in the model's type, less those in the formats they are kept in."""
+        """Bytes that all matrices would take in the model's type, less those that they take."""
 
     def __call__(self, weight: Weight) -> Weight:
         """The matrix as the bound `linear` reads it."""

@@ -1,4 +1,4 @@
-"""From a step's tensors to its `StepResult`."""
+"""From a step's tensors on the device to its `StepResult` on the host."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _PendingLogprobs:
 
 
 class PendingResult(Pending[StepResult]):
-    """A result on its way to the host; the copies start when it is made."""
+    """A step's result on its way to the host; the copies start when it is made."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class PendingResult(Pending[StepResult]):
         self._vectors = None if vectors is None else fetch(vectors)
 
     def result(self) -> StepResult:
-        """Wait for the device and sort out the rows that failed."""
+        """Wait for the copies. Rows whose logits or vectors are not finite come as errors, not as results."""
         errors: dict[int, str] = {}
         prompt = self._prompt_logprobs(errors)
         pooled = self._pooled(errors)
@@ -91,7 +91,7 @@ class PendingResult(Pending[StepResult]):
 
 
 def sampled_result(wanted: Wanted, token_ids: npt.NDArray[Any], logprobs: Logprobs | None = None) -> StepResult:
-    """The result of a step that sampled `token_ids` [S]; it keeps none of them."""
+    """The result of a step that sampled `token_ids` [S], which it copies; negative ids say why a row has none."""
     rows, ids = wanted.sampled_rows, token_ids.astype(np.int32)
     if min(ids.tolist()) >= 0:
         return StepResult(rows, wanted.token_start, ids, logprobs)

@@ -1,4 +1,4 @@
-"""A forward pass under way, and what to do with what it left."""
+"""A step under way: a forward pass, and sampling, scoring or pooling what it leaves."""
 
 from __future__ import annotations
 
@@ -19,24 +19,23 @@ MAX_SCORED = 128
 """Prompt tokens scored at once: their logits are the largest tensors there are."""
 
 Logits = Callable[[torch.Tensor], torch.Tensor]
-
-
+"""Hidden states [M, H] -> logits [M, V]."""
 Launched = Callable[[bool], Computed]
-"""A forward pass under way, called once for what it left; with True where tokens are masked, so that logits count."""
+"""A forward pass under way. Called once, it returns what the pass left; True asks for logits, as tokens are masked."""
 
 
 class EmptyStep(Step):
-    """A step without tokens."""
+    """A step without tokens: it only admitted and retired rows."""
 
     def finish(self, late: Late | None = None) -> Pending[StepResult]:
-        """Nothing came of it."""
+        """An empty result, at once."""
         return Ready(StepResult())
 
 
 class TorchStep(Step):
-    """A forward pass whose results wait to be sampled from, or pooled. `plan` is None where no row samples.
+    """A step of a torch model. `plan` is None where no row samples, `pooler` where the model generates.
 
-    When the very same batch comes again, the step does: `launch_again`.
+    When the same `Batch` object comes again, this object serves its next step too: `launch_again`.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class TorchStep(Step):
         self._pooler = pooler
         self.finished = False
         self.masked = False
-        """Whether tokens were masked."""
+        """Whether the last `finish` was given masks."""
 
     @property
     def greedy(self) -> bool:
@@ -68,11 +67,11 @@ class TorchStep(Step):
         return self._plan is not None and self._plan.takes_highest
 
     def launch_again(self, launched: Launched) -> None:
-        """Another forward pass of the same batch is under way; the one before was finished."""
+        """Take over another forward pass of the same batch; the one before has to be finished."""
         self._launched, self.finished = launched, False
 
     def finish(self, late: Late | None = None) -> Pending[StepResult]:
-        """Sample a token for each row that asks, score the prompt tokens that are to be scored, pool what is to be."""
+        """Sample tokens, score prompt tokens and pool vectors, as the batch asks; the result comes later."""
         assert not self.finished, "a step was finished twice"
         masks = late.masks if late else None
         self.masked = masks is not None

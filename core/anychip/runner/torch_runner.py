@@ -66,7 +66,7 @@ class TorchRunner(Runner):
 
     @property
     def ops(self) -> Ops:
-        """The ops it is bound to."""
+        """The ops that the model was built with."""
         assert self._ops is not None, "load() comes first"
         return self._ops
 
@@ -101,17 +101,17 @@ class TorchRunner(Runner):
 
     @property
     def _workplace(self) -> torch.device:
-        """Where weights are put together, and where tokens are chosen from logits."""
+        """Where weights are assembled and tokens sampled: the platform's device, unless a subclass prefers the host."""
         return self.platform.device
 
     @property
     def _choice(self) -> SampleOps:
-        """How they are chosen there."""
+        """The sampling ops of that place."""
         return self.ops
 
     @property
     def _logit_ops(self) -> LogitOps:
-        """How logits are edited and scored there: by the references where that is not the device."""
+        """The ops that edit and score logits there: the references, if it is not the platform's device."""
         return self.ops if self._workplace == self.platform.device else ReferenceLogitOps()
 
     @property
@@ -190,7 +190,7 @@ class TorchRunner(Runner):
         return step
 
     def _launch(self, batch: Batch, greedy: bool) -> Launched:
-        """Start a forward pass."""
+        """Start the forward pass of a batch; `greedy`: every row that samples takes its highest logit, as it is."""
         assert self._run is not None, "start() comes first"
         computed = self._run(batch, greedy)
         self._again = computed.again
@@ -205,11 +205,11 @@ class TorchRunner(Runner):
         return self.model.logits(hidden)
 
     def _send(self, array: npt.NDArray[Any], out: torch.Tensor | None = None) -> torch.Tensor:
-        """To where tokens are chosen."""
+        """Copy an array to where tokens are sampled."""
         return self.platform.send(array, out)
 
     def _fetch(self, tensor: torch.Tensor) -> Pending[npt.NDArray[Any]]:
-        """From there."""
+        """Start copying a tensor from there to the host."""
         return self.platform.fetch(tensor)
 
     def close(self) -> None:
@@ -218,7 +218,7 @@ class TorchRunner(Runner):
         self._model = self._ops = None
 
     def _forward(self, inputs: DeviceBatch) -> Computed:
-        """Fill in the tokens that never left the device, run the model, take logits; choose where that is plain."""
+        """Fill in tokens that are only on the device, run the model, take logits; with `greedy` also choose tokens."""
         token_ids = self._filled(inputs) if inputs.pending else inputs.token_ids
         hidden = self._run_model(token_ids, inputs)
         if not len(inputs.sampled_at):
@@ -243,7 +243,7 @@ class TorchRunner(Runner):
         return self.ops.take_highest(logits, inputs.sampled_rows, self._last_tokens)
 
     def _run_model(self, token_ids: torch.Tensor, inputs: DeviceBatch) -> torch.Tensor:
-        """[T, H] hidden states, or those that are wanted; plans once a group, then runs the layers."""
+        """Hidden states [T, H], or of the wanted tokens only; attention is planned once for each KV group."""
         assert self._plan is not None, "start() comes first"
         plans: list[Any] = [None] * len(self.model.kv_specs)
         for group, attention in zip(self._plan.groups, inputs.groups, strict=True):
@@ -293,7 +293,7 @@ class TorchRunner(Runner):
 
 
 def _wanted(inputs: DeviceBatch) -> torch.Tensor | None:
-    """The tokens whose hidden states count; each row's last where none samples, None for all."""
+    """[L] indices of the tokens whose hidden states are needed; each row's last where none samples, None for all."""
     if not len(inputs.sampled_at):
         return inputs.newest
     return None if len(inputs.sampled_at) == len(inputs.token_ids) else inputs.sampled_at

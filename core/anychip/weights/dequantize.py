@@ -1,7 +1,7 @@
 """Blocks of a GGUF tensor as floating point.
 
-The three kinds that small models come in are unpacked with torch, which is several times faster than numpy here;
-the others go through the `gguf` package, which is also what these three are tested against.
+Three common types are unpacked with torch, several times faster than with numpy; the others go through the `gguf`
+package, against which these three are tested.
 """
 
 from __future__ import annotations

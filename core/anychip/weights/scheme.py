@@ -9,12 +9,12 @@ from anychip.config import EngineConfig
 from anychip.errors import UserError
 
 GROUP_SIZES = (32, 64, 128)
-"""Inputs that may share a scale; 0 stands for a whole row."""
+"""Numbers of inputs that may share a scale; 0 stands for a whole row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """What becomes of a float matrix; the fields are those of `Quantization`."""
+    """How a float matrix is quantized; fields are those of `Quantization`."""
 
     format: str
     bits: int
@@ -24,7 +24,7 @@ class Scheme:
 
 
 def scheme_of(config: EngineConfig) -> Scheme | None:
-    """What `quantization` and its companions ask for. Raises `UserError` for a companion that would have no effect."""
+    """What the quantization options ask for; None: nothing. Raises `UserError` for an option that has no effect."""
     group, name = config.quantization_group_size, config.quantization
     if group is not None and (name not in ("int4", "int8") or group not in GROUP_SIZES):
         raise UserError(
@@ -44,7 +44,7 @@ def scheme_of(config: EngineConfig) -> Scheme | None:
 
 
 def schemes(name: str) -> Iterator[Scheme]:
-    """Every way to quantize to a format: what a kernel for it has to take."""
+    """Every scheme of a format, all of which a kernel for it has to take."""
     if name == "int4":
         yield from (Scheme(name, 4, group, points, "none") for group in GROUP_SIZES for points in (True, False))
     elif name == "int8":

