@@ -9,6 +9,7 @@ import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from anychip_api.errors import ApiError
+from anychip_api.parser import Parser
 
 HEAD_BYTES = 64 * 1024
 """Longest head of a request."""
@@ -23,6 +24,7 @@ class Connection(HttpToolsProtocol):
     """
 
     client_timeout: float
+    parser: Parser
     _deadline: asyncio.TimerHandle | None = None
     _received = 0
     _in_head = True
@@ -30,6 +32,7 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client came; its first head has to follow."""
         super().connection_made(transport)
+        self.parser = Parser(self)
         self._expect()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -51,12 +54,16 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """The head is there; the body has to follow."""
+        if self.parser.offered:
+            return
         self._in_head = False
         self._expect()
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         """The request is there; the next one may take its time to begin."""
+        if self.parser.offered:
+            return
         self._in_head = True
         self._relax()
         super().on_message_complete()

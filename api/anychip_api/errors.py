@@ -18,6 +18,9 @@ from anychip.errors import EngineDeadError, RequestError, UserError
 ANTHROPIC = "/v1/messages"
 """What the paths of Anthropic's routes begin with."""
 
+CLIENT_GONE = 499
+"""What nginx calls it where the client has left; nobody reads the answer, but it is counted."""
+
 JSON = "application/json"
 _SHOWN_PROBLEMS = 3
 _ANTHROPIC_TYPES: dict[int, str] = {

@@ -16,7 +16,7 @@ from anychip.errors import RequestError
 from anychip.sampling_params import SamplingParams
 from anychip_api.clock import RequestClock
 from anychip_api.ended import Ended, EndListener
-from anychip_api.errors import ApiError
+from anychip_api.errors import CLIENT_GONE, ApiError
 from anychip_api.merge import Batch, merged
 from anychip_api.schemas import GenerationRequest
 from anychip_api.service import Service
@@ -60,9 +60,9 @@ class Generation:
             "prompt_tokens_details": {"cached_tokens": cached},
         }
 
-    def abort(self, reason: str = "") -> None:
+    def abort(self, reason: str = "The request was aborted.") -> None:
         """End every sequence that has not ended; a client that still listens gets `reason` as an error."""
-        message = f"{reason or 'The request was aborted.'} Send the request again."
+        message = f"{reason} Send the request again."
         self._end(ApiError(HTTPStatus.SERVICE_UNAVAILABLE, message, code="aborted"))
 
     def _end(self, error: ApiError) -> None:
@@ -115,7 +115,7 @@ class Generation:
     async def _watch(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
-        self.abort("The client has gone.")
+        self._end(ApiError(CLIENT_GONE, "The client has gone.", code="aborted"))
 
     def _check(self, delta: Delta) -> None:
         if delta.finish_reason == "error":

@@ -9,11 +9,8 @@ from starlette.responses import Response
 from starlette.types import Message
 
 from anychip.log import logger
-from anychip_api.errors import as_api_error, internal_error
+from anychip_api.errors import CLIENT_GONE, as_api_error, internal_error
 from anychip_api.service import Handler, Service
-
-_CLIENT_GONE = 499
-"""What nginx calls it; nobody reads it."""
 
 
 async def answer(service: Service, path: str, handler: Handler, request: Request) -> Response:
@@ -21,7 +18,7 @@ async def answer(service: Service, path: str, handler: Handler, request: Request
     try:
         return await handler(service, request)
     except ClientDisconnect:
-        return Response(status_code=_CLIENT_GONE)
+        return Response(status_code=CLIENT_GONE)
     except Exception as error:  # noqa: BLE001 -- the client is told, and a bug is logged
         known = as_api_error(error)
         if known is None:
