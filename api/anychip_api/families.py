@@ -38,6 +38,7 @@ class Families(Collector):
             ("num_requests_waiting", "Sequences that wait to run.", stats.waiting),
             ("kv_cache_usage_perc", "Part of the KV cache's blocks in use; 1 is all.", usage),
             ("compiled_programs", "Programs compiled for shapes of steps.", self._engine.info.compilations),
+            ("prepared_steps", "Shapes of steps made ready while idle.", self._engine.prepared.count),
         ):
             family = GaugeMetricFamily(self._prefix + name, text, labels=["model_name"])
             family.add_metric([self._model], value)

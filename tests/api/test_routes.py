@@ -251,6 +251,7 @@ def test_metrics(server: RunningServer) -> None:
         "num_preemptions_total",
         "cache_config_info",
         "compiled_programs",
+        "prepared_steps",
     ):
         assert re.search(rf'^anychip:{name}{{.*model_name="demo"', page.text, re.MULTILINE), name
 

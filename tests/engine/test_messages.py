@@ -13,6 +13,7 @@ from anychip.engine.messages import (
     Failure,
     Finished,
     LogprobRows,
+    Prepared,
     Progress,
     ResetPrefixCache,
     Scheduled,
@@ -83,6 +84,7 @@ FROM_ENGINE = [
         notes=("one", "two"),
     ),
     Failure("It broke.", "Mend it.", "Traceback"),
+    Prepared(3, 0.5),
     StepOutputs(),
     StepOutputs(
         handles=np.array([2**40], np.int64).tobytes(),

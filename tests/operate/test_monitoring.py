@@ -56,7 +56,7 @@ def test_each_name_is_one_of_the_servers(serve: Serve, prefix: str) -> None:
     used = set().union(*(names(expression, prefix) for expression in panels))
     unused = {f"{family.name}" for family in families if not any(name.startswith(family.name) for name in used)}
     older = {f"{prefix}time_per_output_token_seconds"}
-    rest = {"request_params_n", "request_max_num_generation_tokens", "compiled_programs"}
+    rest = {"request_params_n", "request_max_num_generation_tokens", "compiled_programs", "prepared_steps"}
     assert {name for name in unused if name.startswith(prefix)} == older | {prefix + name for name in rest}
 
 

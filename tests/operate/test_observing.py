@@ -140,3 +140,24 @@ def test_steps_may_take_a_time(serve: Serve, tmp_path: Path) -> None:
         begin = time.monotonic()
         server.complete("w5", max_tokens=20, ignore_eos=True)
         assert time.monotonic() - begin >= 0.4
+
+
+def test_what_is_prepared_while_idle_is_counted(serve: Serve, tmp_path: Path) -> None:
+    """A start does not wait for it, and a request for one thing of it at most."""
+    model = write_null_model(tmp_path, step_seconds=0.02, unprepared=100_000)
+    with serve({"model": str(model)}) as server:
+        for tokens in (1, 5):
+            count = server.metric("prepared_steps")
+            while server.metric("prepared_steps") < count + 3:
+                time.sleep(0.01)
+            server.complete("w5", max_tokens=tokens, ignore_eos=True)
+        assert server.metric("prepared_steps") < 100_000
+
+
+def test_nothing_is_left_to_prepare(serve: Serve, tmp_path: Path) -> None:
+    model = write_null_model(tmp_path, unprepared=3)
+    with serve({"model": str(model)}) as server:
+        while "prepared while idle: 3 shapes of steps" not in server.log.read_text():
+            time.sleep(0.01)
+        server.complete("w5")
+        assert server.metric("prepared_steps") == 3

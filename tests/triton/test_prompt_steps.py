@@ -15,6 +15,7 @@ from anychip.engine.batch import Batch, RowSampling
 from anychip.plugin.contract import KVGroup, KVPlan, KVSpec, Plane
 from anychip.runner.captured import CapturedSteps, sizes_up_to
 from anychip.runner.inputs import Computed, DeviceBatch, uploading
+from anychip.runner.prepared import Prepared
 from anychip.runner.warmup import fresh_batch
 from anychip.triton.sizes import Sizes
 from anychip_cuda.cudnn import Cudnn
@@ -59,7 +60,14 @@ def way(library: Library, rows: Rows, window: int | None = None, head_dim: int =
 
     sizes = Sizes(single=sizes_up_to(300), tokens=sizes_up_to(8192, 64), rows=(8, 40, 257), beside=(0, 64, 300))
     captured = CapturedSteps(step, plan, CPU, send, lambda step: step, uploading(step, send), sizes)
-    prompt_steps(captured, plan, library)(batch(rows), True)
+    run, made = prompt_steps(captured, plan, library), batch(rows)
+    assert isinstance(run, Prepared)
+    prepared = run.prepare(made, True)
+    steps = len(ways)
+    run(made, True)
+    assert prepared == (ways[-1] != "launched")
+    assert not run.prepare(made, True)
+    assert len(ways) == steps + 1, "what was prepared is not made again"
     return ways[-1]
 
 

@@ -50,6 +50,8 @@ def test_each_step_is_launched_on_the_runner_s_own_gpu() -> None:
     for later in range(2):
         run(runner, batch([(0, [PENDING], 9 + later)]))
     assert platform.made_current == before + 3
+    runner.prepare()
+    assert platform.made_current == before + 4
 
 
 def test_behind_masked_tokens_logits_are_taken_once() -> None:

@@ -19,6 +19,7 @@ from anychip.engine.messages import (
     Abort,
     EngineInfo,
     Failure,
+    Prepared,
     Progress,
     ResetPrefixCache,
     Shutdown,
@@ -59,6 +60,7 @@ class AsyncEngine:
     def __init__(self, config: EngineConfig, progress: ProgressCallback | None, engine: EngineProcess) -> None:
         self.config = config
         self.stats = Stats()
+        self.prepared = Prepared()
         self.last_words = "The engine process ended."
         self._progress = progress
         self._collector = Collector()
@@ -214,6 +216,8 @@ class AsyncEngine:
                 self._progress(message.what, message.done, message.total)
             case EngineInfo() if not self._ready.done():
                 self._ready.set_result(message)
+            case Prepared():
+                self.prepared = message
             case Failure():
                 self.lost(message.message, message)
 

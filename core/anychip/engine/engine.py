@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ from anychip.engine.assemble import StepRecord
 from anychip.engine.batch import StepResult
 from anychip.engine.constrain import Constrained
 from anychip.engine.locate import locate_model, with_plugin_class
-from anychip.engine.messages import Abort, EngineInfo, ResetPrefixCache, StepOutputs, Submit
+from anychip.engine.messages import Abort, EngineInfo, Prepared, ResetPrefixCache, StepOutputs, Submit
 from anychip.engine.phases import Phases
 from anychip.engine.policy import Policy
 from anychip.engine.scheduler import Scheduler
@@ -68,6 +69,7 @@ class Engine:
         self.info = _info(config, model, plan, device, platform.capabilities, self.runner.compilations())
         logger.info("the engine is ready after %s", phases)
         self._under_way: deque[tuple[StepRecord, Pending[StepResult]]] = deque()
+        self._prepared = Prepared()
         self._constrained = Constrained(config, self.source, model.vocab_size, self.scheduler)
 
     @property
@@ -107,6 +109,16 @@ class Engine:
         """Do ahead what the first request of some kind would have to wait for; call it when idle."""
         if self.info.token_masks:
             self._constrained.warm_up()
+
+    def prepare(self) -> Prepared | None:
+        """Make one more thing that a step to come would wait for; None where nothing is left. Call it when idle."""
+        began, before = time.monotonic(), self._prepared
+        if not self.runner.prepare():
+            if before.count:
+                logger.info("prepared while idle: %d shapes of steps, in %.1f s", before.count, before.seconds)
+            return None
+        self._prepared = Prepared(before.count + 1, before.seconds + time.monotonic() - began)
+        return self._prepared
 
     def check_integrity(self) -> None:
         """Recount every row and block; call it when idle."""

@@ -189,7 +189,14 @@ class StepOutputs(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     stats: Stats = Stats()
 
 
-FromEngine = Progress | EngineInfo | Failure | StepOutputs
+class Prepared(msgspec.Struct, tag=True, frozen=True):
+    """What was made ahead of steps to come in moments without work, since the start: shapes of steps, mostly."""
+
+    count: int = 0
+    seconds: float = 0.0
+
+
+FromEngine = Progress | EngineInfo | Failure | Prepared | StepOutputs
 
 _encoder = msgspec.msgpack.Encoder()
 _to_engine = msgspec.msgpack.Decoder(ToEngine)

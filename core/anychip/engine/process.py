@@ -21,6 +21,8 @@ from anychip.log import logger, setup_logging
 PROGRESS_SECONDS = 0.05
 IDLE_SECONDS = 1.0
 """Quiet time after which all blocks are recounted."""
+PAUSE_SECONDS = 0.02
+"""Quiet time after which something is prepared for steps to come, and then again."""
 
 
 def main(descriptor: int, modules: Sequence[str] = ()) -> int:
@@ -59,12 +61,17 @@ def _serve(channel: Channel) -> None:
 
 
 def _loop(engine: Engine, channel: Channel) -> None:
-    checked = False
+    checked, prepares = False, True
     while True:
-        timeout = 0.0 if engine.has_work else (None if checked else IDLE_SECONDS)
-        frames = channel.poll(timeout)
-        if not frames and not engine.has_work:
-            if not checked:  # part of a long message wakes us too
+        patience = PAUSE_SECONDS if prepares else (None if checked else IDLE_SECONDS)
+        frames = channel.poll(0.0 if engine.has_work else patience)
+        if not frames and not engine.has_work:  # part of a long message wakes us too
+            if prepares:
+                prepared = engine.prepare()
+                prepares = prepared is not None
+                if prepared is not None:
+                    channel.send(encode(prepared))
+            elif not checked:
                 engine.check_integrity()
                 engine.warm_up()
                 checked = True

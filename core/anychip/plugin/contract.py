@@ -245,6 +245,10 @@ class Runner(ABC):
     def submit(self, batch: Batch) -> Step:
         """Start a forward pass; returns before the device is done and keeps no reference to the batch's arrays."""
 
+    def prepare(self) -> bool:
+        """Make one thing that a step to come would wait for, in a moment without work; False where nothing is left."""
+        return False
+
     def compilations(self) -> int:
         """Programs that were compiled for shapes of steps before serving; where there are any, none is afterwards."""
         return 0

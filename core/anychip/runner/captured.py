@@ -11,6 +11,7 @@ from anychip.engine.batch import SAMPLE, Batch
 from anychip.plugin.contract import KVPlan
 from anychip.runner.bucket import Bucket, Capture, Room, Shape
 from anychip.runner.inputs import Computed, Forward, RunBatch
+from anychip.runner.prepared import Prepared
 from anychip.sample.send import Send
 
 
@@ -32,7 +33,7 @@ class Sizes:
         assert not {*self.tokens} & {*self.rows}, "a number of tokens is also one of rows"
 
 
-class CapturedSteps:
+class CapturedSteps(Prepared):
     """Runs a batch by a captured step if it fits one and its rows only sample, else by `otherwise`."""
 
     def __init__(
@@ -71,8 +72,19 @@ class CapturedSteps:
         if shape is None:
             return self.otherwise(batch, greedy)
         if shape not in self.buckets:
-            self.buckets[shape] = Bucket(shape, self._step, self._plan, self._room, self._send, self._capture)
+            self._add(shape)
         return self.buckets[shape].run(batch)
+
+    def prepare(self, batch: Batch, greedy: bool) -> bool:
+        """See `Prepared`."""
+        shape = self._shape(batch, greedy)
+        if shape is None or shape in self.buckets:
+            return False
+        self._add(shape)
+        return True
+
+    def _add(self, shape: Shape) -> None:
+        self.buckets[shape] = Bucket(shape, self._step, self._plan, self._room, self._send, self._capture)
 
     def _shape(self, batch: Batch, greedy: bool) -> Shape | None:
         """The shape to pad a batch to; None if it fits none or asks for more than samples."""

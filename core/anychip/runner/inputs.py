@@ -56,6 +56,15 @@ class DeviceBatch:
     deferred: bool = False
     """Whether logits are not computed unless `greedy`: who wants them takes them from `Computed.selected`."""
 
+    @property
+    def wanted_at(self) -> torch.Tensor | None:
+        """The tokens whose hidden states count; each row's last where none samples, None for all."""
+        if self.states:
+            return None
+        if not len(self.sampled_at):
+            return self.newest
+        return None if len(self.sampled_at) == len(self.token_ids) else self.sampled_at
+
 
 @dataclass(frozen=True, slots=True)
 class Computed:

@@ -23,6 +23,7 @@ from anychip.runner.inputs import Computed, DeviceBatch, RunBatch, Wanted, uploa
 from anychip.runner.loading import build_model, dequantized_note, lower_model, model_bytes, weight_stream
 from anychip.runner.pooler import Pooler, TextStarts
 from anychip.runner.preparation import Preparation
+from anychip.runner.prepared import LikelySteps
 from anychip.runner.shortage import cache_too_large, fitting, runs_out, step_too_large, weights_too_large
 from anychip.runner.step import EmptyStep, Launched, TorchStep
 from anychip.runner.warmup import first_batch, worst_batch, worst_plan
@@ -54,6 +55,7 @@ class TorchRunner(Runner):
         self._texts: TextStarts | None = None
         self._last_tokens = torch.zeros(0, dtype=torch.int32)
         self._dtype = torch.float32
+        self._likely: LikelySteps | None = None
         self._last_step: TorchStep | None = None
         self._again: Launched | None = None
         """Runs the last step's batch again, where there is a quicker way than the first."""
@@ -156,9 +158,14 @@ class TorchRunner(Runner):
         with torch.inference_mode():
             if self._pooler is None:
                 self._run = self.platform.compile(self._forward, plan)
+                self._likely = LikelySteps(self._run, plan, self.platform.memory)
         self.submit(first_batch(plan, self._pooler is not None)).finish().result()
         self.platform.synchronize()
         self._reset_rows(plan)
+
+    def prepare(self) -> bool:
+        """See `Runner.prepare`."""
+        return self._likely is not None and self._likely.prepare_next()
 
     def submit(self, batch: Batch) -> Step:
         """See `Runner.submit`."""
@@ -253,7 +260,7 @@ class TorchRunner(Runner):
         text_ids = inputs.text_ids
         if self._texts is not None and text_ids is None:
             text_ids = self._texts.text_ids(inputs)
-        wanted = None if inputs.states or self._pooler is not None else _wanted(inputs)
+        wanted = None if self._pooler is not None else inputs.wanted_at
         context = StepContext(inputs.positions, tuple(plans), self._caches, inputs.ragged, wanted, text_ids)
         hidden: torch.Tensor = self.model(token_ids, inputs.positions, context)
         return hidden
@@ -280,7 +287,7 @@ class TorchRunner(Runner):
 
     def _release(self) -> None:
         self._caches, self._plan, self._sampler, self._last_step, self._run = (), None, None, None, None
-        self._pooler = self._texts = self._again = None
+        self._pooler = self._texts = self._again = self._likely = None
 
     def _copy_blocks(self, copies: tuple[BlockCopy, ...]) -> None:
         assert self._plan is not None, "start() comes first"
@@ -290,10 +297,3 @@ class TorchRunner(Runner):
                 source, target = self.platform.send(np.array(pairs, np.int64)).unbind(1)
                 for layer in group.layers:
                     self.ops.copy_blocks(self._caches[layer], source, target)
-
-
-def _wanted(inputs: DeviceBatch) -> torch.Tensor | None:
-    """[L] indices of the tokens whose hidden states are needed; each row's last where none samples, None for all."""
-    if not len(inputs.sampled_at):
-        return inputs.newest
-    return None if len(inputs.sampled_at) == len(inputs.token_ids) else inputs.sampled_at

@@ -3,7 +3,8 @@
 A narrow-door platform: it needs no torch and no weights, only a config. Its model is the one whose next token is
 certain: `next_token(position)`. Temperature, top_k, top_p, min_p and seed cannot change that, as with any distribution
 of one token; what could change it, or asks for a number, is refused. Where a grammar forbids it, the next token that is
-allowed takes its place. `step_seconds` in the model's config makes a step take that long, as a device would.
+allowed takes its place. `step_seconds` in the model's config makes a step take that long, as a device would, and
+`unprepared` says how many things there are to prepare while idle, each of which takes as long.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ class NullRunner(Runner):
         self._vocab_size = self._vector_size = 0
         self._step_seconds = 0.0
         self._free_at = 0.0
+        self._unprepared = 0
         self._refused: dict[int, str] = {}
 
     def load(self, source: ModelSource, progress: Progress) -> ModelInfo:
@@ -81,6 +83,7 @@ class NullRunner(Runner):
         kv_spec = stored_as(_kv_spec(config, dtype), self.config.kv_cache_dtype)
         self._vocab_size = int(config.get("vocab_size", 256))
         self._step_seconds = float(config.get("step_seconds", 0.0))
+        self._unprepared = int(config.get("unprepared", 0))
         pools = model_task(self.config, source) != "generate"
         self._vector_size = int(config.get("hidden_size", 64)) if pools else 0
         progress("loading nothing", 1, 1)
@@ -119,6 +122,14 @@ class NullRunner(Runner):
         tokens = next_token(positions, self._vocab_size)
         step = NullStep(rows, tokens, pooled, self._errors(batch), self._vocab_size)
         return TimedStep(step, self._due()) if self._step_seconds else step
+
+    def prepare(self) -> bool:
+        """Take as long as a step, as often as the model's config says."""
+        if not self._unprepared:
+            return False
+        time.sleep(self._step_seconds)
+        self._unprepared -= 1
+        return True
 
     def _due(self) -> float:
         """When the device will have done the step, on `time.monotonic`."""

@@ -53,6 +53,11 @@ class TritonRunner(TorchRunner):
         self._gpu.make_current()
         return super().submit(batch)
 
+    def prepare(self) -> bool:
+        """See `Runner.prepare`, and `submit`."""
+        self._gpu.make_current()
+        return super().prepare()
+
     def _prepare(self, plan: KVPlan) -> None:
         super()._prepare(plan)
         self._gpu.begin_steps()

@@ -10,6 +10,7 @@ from anychip.engine.batch import Batch
 from anychip.plugin.contract import KVPlan
 from anychip.runner.captured import CapturedSteps
 from anychip.runner.inputs import Computed, RunBatch
+from anychip.runner.prepared import Prepared
 from anychip_cuda.libraries import Library
 from anychip_cuda.prompts import ROOM, first_taken, key_bytes
 from anychip_cuda.recorded import recording
@@ -25,7 +26,7 @@ KEYS = (1, 2)
 
 
 @dataclass(frozen=True, slots=True)
-class PromptSteps:
+class PromptSteps(Prepared):
     """Runs batches most of whose tokens a library attends in graphs captured for that, all others in the usual ones."""
 
     captured: CapturedSteps
@@ -39,6 +40,11 @@ class PromptSteps:
     def __call__(self, batch: Batch, greedy: bool) -> Computed:
         """See `RunBatch`."""
         return self._chosen(batch)(batch, greedy)
+
+    def prepare(self, batch: Batch, greedy: bool) -> bool:
+        """See `Prepared`."""
+        steps = self._chosen(batch)
+        return isinstance(steps, Prepared) and steps.prepare(batch, greedy)
 
     def _chosen(self, batch: Batch) -> RunBatch:
         if batch.num_tokens <= SHORT:
