@@ -12,6 +12,7 @@ from tests.triton.launches import caches, chip
 from anychip.config import make_config
 from anychip.plugin.contract import ModelSource
 from anychip.triton.ahead.absent import Target
+from anychip.triton.ahead.rehearsal import Rehearsed
 from anychip.triton.ahead.work import Work
 from anychip.triton.packing import FORMATS
 from anychip.triton.platform import gpu_capabilities
@@ -50,7 +51,5 @@ def work(target: str, model: dict[str, Any], library: Library | None = None, **o
     config = make_config({"model": "none", "skip_tokenizer_init": True, **options}, {})
     found = TARGETS[target]
     source = ModelSource("none", Path("none"), "safetensors", model, {})
-    return Work(
-        Target(found.backend, found.arch, found.warp_size, SHARED[target]), chip(target),
-        gpu_capabilities(FORMATS, caches(target), "nccl"), kernels, True, config, source, steps,
-    )  # fmt: skip
+    platform = Rehearsed(chip(target), gpu_capabilities(FORMATS, caches(target), "nccl"), kernels, steps_of=steps)
+    return Work(Target(found.backend, found.arch, found.warp_size, SHARED[target]), platform, config, source)

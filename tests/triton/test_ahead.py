@@ -52,7 +52,7 @@ use_absent(given.target)
 launched = []
 triton.knobs.runtime.jit_cache_hook = lambda key, fn, **_: launched.append((fn.name, str(key))) or True
 def words():
-    return rehearse(Rehearsal(given.chip, given.capabilities, given.kernels_of), given.config, given.source)
+    return rehearse(Rehearsal(given.platform), given.config, given.source)
 with Outlines():
     for word in words():
         if word == "start" and not given.config.quantization:
@@ -113,10 +113,9 @@ def test_what_was_compiled_is_found_on_the_disk(compiled: Path, tmp_path: Path) 
     before = {*os.listdir(compiled)}
     assert len(before) > 20
     use("sm_90")
-    rehearsal = Rehearsal(given.chip, given.capabilities, given.kernels_of)
-    assert len([*rehearse(rehearsal, given.config, given.source)]) > 2
+    assert len([*rehearse(Rehearsal(given.platform), given.config, given.source)]) > 2
     assert {*os.listdir(compiled)} == before
-    other = Rehearsal(replace(given.chip, overlap=False), given.capabilities, given.kernels_of)
+    other = Rehearsal(replace(given.platform, chip=replace(given.platform.chip, overlap=False)))
     next(word for word in rehearse(other, given.config, given.source) if word == "start")
     assert {*os.listdir(compiled)} > before  # negative control: another chip's kernels are not there
 

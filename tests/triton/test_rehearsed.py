@@ -36,8 +36,7 @@ SERVED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 
 
 def run(work: Work) -> list[str]:
-    rehearsal = Rehearsal(work.chip, work.capabilities, work.kernels_of, work.captures, work.steps_of)
-    return list(rehearse(rehearsal, work.config, work.source))
+    return list(rehearse(Rehearsal(work.platform), work.config, work.source))
 
 
 @pytest.mark.parametrize(
@@ -79,9 +78,10 @@ def test_a_launch_that_does_not_fit_fails() -> None:
     """Negative control: tiles too large for the device's shared memory."""
     use("sm_90")
     given = work("sm_90", QWEN)
-    tuning = replace(given.chip.tuning, copied_small=replace(given.chip.tuning.copied_small, stages=9))
+    chip = given.platform.chip
+    tuning = replace(chip.tuning, copied_small=replace(chip.tuning.copied_small, stages=9))
     with pytest.raises(triton.OutOfResources):
-        run(replace(given, chip=replace(given.chip, tuning=tuning)))
+        run(replace(given, platform=replace(given.platform, chip=replace(chip, tuning=tuning))))
 
 
 def test_keys_do_not_depend_on_what_is_launched_first() -> None:

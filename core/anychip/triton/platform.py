@@ -17,7 +17,7 @@ from anychip.runner.inputs import Forward, RunBatch
 from anychip.runner.platform import TorchPlatform
 from anychip.triton.ahead.absent import current_target
 from anychip.triton.ahead.process import Helpers, start_helpers
-from anychip.triton.ahead.rehearsal import KernelsOf, StepsOf, as_captured
+from anychip.triton.ahead.rehearsal import KernelsOf, Rehearsed, StepsOf, as_captured
 from anychip.triton.ahead.work import Work
 from anychip.triton.chip import Chip
 from anychip.triton.copies import Fetched, send
@@ -64,8 +64,8 @@ class TritonPlatform(TorchPlatform):
         `compile` wraps captured steps in; both also for helpers that rehearse, so they have to be picklable. `early`:
         a helper that was started before torch was imported, for the first runner.
         """
-        self.chip, self._kernels_of, self._steps_of = chip, kernels_of, steps_of
-        self._device, self._capabilities, self._graphs = device, capabilities, graphs
+        self.chip, self._device, self._graphs = chip, device, graphs
+        self._described = Rehearsed(chip, capabilities, kernels_of, graphs is not None, steps_of)
         self._torch = torch.get_device_module(device)
         self._early = early
         self._largest_step = 0
@@ -76,7 +76,7 @@ class TritonPlatform(TorchPlatform):
     @property
     def capabilities(self) -> Capabilities:
         """What the vendor's package says of this chip."""
-        return self._capabilities
+        return self._described.capabilities
 
     @property
     def device(self) -> torch.device:
@@ -130,10 +130,7 @@ class TritonPlatform(TorchPlatform):
             if early is not None:
                 early.close()
             return None
-        target = current_target(SHARED_MEMORY)
-        captures = self._graphs is not None
-        work = Work(target, self.chip, self._capabilities, self._kernels_of, captures, config, source, self._steps_of)
-        return start_helpers(work, early)
+        return start_helpers(Work(current_target(SHARED_MEMORY), self._described, config, source), early)
 
     def notes(self) -> tuple[str, ...]:
         """The GPU and the library in use."""
@@ -141,7 +138,7 @@ class TritonPlatform(TorchPlatform):
 
     def kernels(self, spec: OpSpec) -> Mapping[str, Kernel]:
         """Triton's; its linear layers leave products of many tokens to torch's library."""
-        return self._kernels_of(self.chip, spec)
+        return self._described.kernels_of(self.chip, spec)
 
     def prepare_weight(self, weight: Weight, out: Weight | None = None) -> Weight:
         """Pack quantized weights, see `prepare_codes`; a reload packs anew and does not reuse `out`."""

@@ -83,9 +83,8 @@ def launch_all(work: Work, forks: Forks) -> Iterator[str]:
     use_absent(work.target)
     make_backend(driver.active.get_current_target()).hash()  # asks for the assembler's version, once for all of them
     knobs.runtime.jit_cache_hook = OwnProcess(work, forks)
-    rehearsal = Rehearsal(work.chip, work.capabilities, work.kernels_of, work.captures, work.steps_of)
     with Outlines():  # type: ignore[no-untyped-call]  # torch has no type for it
-        yield from rehearse(rehearsal, work.config, work.source)
+        yield from rehearse(Rehearsal(work.platform), work.config, work.source)
 
 
 def prepare(backend: str) -> None:

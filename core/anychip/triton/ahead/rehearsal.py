@@ -7,6 +7,7 @@ that would not compile fails here, and what is compiled here is found in Triton'
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,24 +58,28 @@ def as_captured(run: RunBatch, plan: KVPlan) -> RunBatch:
     return run
 
 
+@dataclass(frozen=True, slots=True)
+class Rehearsed:
+    """What a rehearsal has to know of the platform that it stands for. Picklable."""
+
+    chip: Chip
+    capabilities: Capabilities
+    kernels_of: KernelsOf
+    captures: bool = True
+    """Whether steps are captured in graphs."""
+    steps_of: StepsOf = as_captured
+
+
 class Rehearsal(TorchPlatform):
     """Stands for a platform whose GPU is not there."""
 
-    def __init__(
-        self,
-        chip: Chip,
-        capabilities: Capabilities,
-        kernels_of: KernelsOf,
-        captures: bool = True,
-        steps_of: StepsOf = as_captured,
-    ) -> None:
-        self.chip, self._steps_of = chip, steps_of
-        self._capabilities, self._kernels_of, self._captures = capabilities, kernels_of, captures
+    def __init__(self, platform: Rehearsed) -> None:
+        self._platform, self._chip = platform, platform.chip
 
     @property
     def capabilities(self) -> Capabilities:
         """Those of the platform that is rehearsed."""
-        return self._capabilities
+        return self._platform.capabilities
 
     @property
     def device(self) -> torch.device:
@@ -90,11 +95,11 @@ class Rehearsal(TorchPlatform):
 
     def kernels(self, spec: OpSpec) -> Mapping[str, Kernel]:
         """Those of the platform that is rehearsed."""
-        return self._kernels_of(self.chip, spec)
+        return self._platform.kernels_of(self._chip, spec)
 
     def prepare_weight(self, weight: Weight, out: Weight | None = None) -> Weight:
         """As on a GPU."""
-        return prepare_codes(weight, self.chip.float8, self.chip.fragments)
+        return prepare_codes(weight, self._chip.float8, self._chip.fragments)
 
     def send(self, array: npt.NDArray[Any], out: torch.Tensor | None = None) -> torch.Tensor:
         """What an array would be on the device."""
@@ -107,10 +112,10 @@ class Rehearsal(TorchPlatform):
     def compile(self, step: Forward, plan: KVPlan) -> RunBatch:
         """Steps in the shapes of captured ones, where there would be any."""
         launched = super().compile(step, plan)
-        if not self._captures or not all(reads_paged(group.spec) for group in plan.groups):
+        if not self._platform.captures or not all(reads_paged(group.spec) for group in plan.groups):
             return launched
         captured = CapturedSteps(step, plan, NOWHERE, self.send, _again, launched, captured_sizes(plan))
-        return self._steps_of(captured, plan)
+        return self._platform.steps_of(captured, plan)
 
 
 def _again(step: Replay) -> Replay:

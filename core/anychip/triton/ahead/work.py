@@ -10,11 +10,10 @@ import torch
 import triton
 
 from anychip.config import EngineConfig
-from anychip.plugin.contract import Capabilities, ModelSource
+from anychip.plugin.contract import ModelSource
 from anychip.triton.ahead.absent import Target
 from anychip.triton.ahead.process import DECIDE, marker, programs_hash
-from anychip.triton.ahead.rehearsal import KernelsOf, StepsOf, as_captured
-from anychip.triton.chip import Chip
+from anychip.triton.ahead.rehearsal import Rehearsed
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,21 +21,16 @@ class Work:
     """All on which it depends which kernels are compiled. Picklable."""
 
     target: Target
-    chip: Chip
-    capabilities: Capabilities
-    kernels_of: KernelsOf
-    captures: bool
-    """Whether the platform captures steps in graphs."""
+    platform: Rehearsed
     config: EngineConfig
     source: ModelSource
-    steps_of: StepsOf = as_captured
 
     @property
     def name(self) -> str:
         """A hash of all of it, of our programs, and of the versions of Triton and torch."""
         options = [getattr(self.config, field) for field in DECIDE]
         versions = (programs_hash(), triton.__version__, torch.__version__)
-        what = (*versions, self.target, self.chip, options, self.source.config)
+        what = (*versions, self.target, self.platform.chip, options, self.source.config)
         return hashlib.sha256(repr(what).encode()).hexdigest()[:32]
 
     @property
