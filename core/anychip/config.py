@@ -169,6 +169,11 @@ def helper_environment(folder: Path) -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "TMPDIR": str(folder)}
 
 
+def worker_environment(folder: Path) -> dict[str, str]:
+    """The environment of one of several processes that compute: calm threads, and temporary files in `folder`."""
+    return {**engine_environment(), "TMPDIR": str(folder)}
+
+
 def _from_environment(environment: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
     values: dict[str, Any] = {}
     for name, hint in FIELDS.items():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -14,7 +16,7 @@ class _Bar:
         self._progress: Progress | None = None
         if show and (console := Console(stderr=True)).is_terminal:
             layout = (TextColumn("{task.description}"), BarColumn(), *columns, TimeElapsedColumn())
-            self._progress = Progress(*layout, console=console, transient=True)
+            self._progress = Progress(*layout, console=console, transient=True, redirect_stdout=False)
 
     def __enter__(self) -> Self:
         if self._progress is not None:
@@ -66,3 +68,30 @@ class RequestProgress(_Bar):
         seconds = self._progress.tasks[0].elapsed or 0.0
         rate = f"{self._tokens / seconds:.0f} token/s" if seconds else ""
         self._progress.update(self._task, advance=int(finished), rate=rate)
+
+
+class PartProgress(_Bar):
+    """Parts of a long examination that are done."""
+
+    def __init__(self) -> None:
+        super().__init__(TextColumn("{task.completed}/{task.total}"))
+        self._task: TaskID | None = None
+
+    def __call__(self, done: int, total: int) -> None:
+        """Show how many are done."""
+        if self._progress is not None:
+            if self._task is None:
+                self._task = self._progress.add_task("checks", total=total)
+            self._progress.update(self._task, completed=done, total=total)
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        """Nothing is shown meanwhile, so that others may write to the terminal."""
+        if self._progress is None:
+            yield
+            return
+        self._progress.stop()
+        try:
+            yield
+        finally:
+            self._progress.start()

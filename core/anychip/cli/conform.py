@@ -28,6 +28,9 @@ def conform(
     record: Annotated[
         Path | None, typer.Option(help="File that keeps what was seen, for a table of platforms.", show_default=False)
     ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes that run checks; one a processor unless it is said.")
+    ] = None,
     on: Annotated[str, typer.Option(help="For --record: what this runs on, in words.", show_default=False)] = "",
 ) -> None:
     """Run the conformance kit on a platform; the status is 1 if a check failed."""
@@ -37,6 +40,7 @@ def conform(
     if on and record is None:
         raise UserError("--on is for --record.", "Name the file with --record, or leave out --on.")
     recorder = Recorder(record, on) if record is not None else None
-    status = run(name, mode.value, lambda text: print(text, flush=True), tuple(level or ()), steps, runtime, recorder)
+    levels = tuple(level or ())
+    status = run(name, mode.value, lambda text: print(text, flush=True), levels, steps, runtime, recorder, jobs)
     if status:
         raise typer.Exit(status)

@@ -14,10 +14,10 @@ import numpy as np
 
 from anychip.engine.batch import NULL_BLOCK, Float32
 from anychip.testing.bench import Bench, Piece, random_tokens
-from anychip.testing.check import Check, CheckFailedError, NotApplicableError
+from anychip.testing.check import Check, CheckFailedError, NotApplicableError, Part
 from anychip.testing.compare import relative
 from anychip.testing.subject import Subject
-from anychip.testing.tiny_model import MAX_MODEL_LEN
+from anychip.testing.tiny_model import MAX_MODEL_LEN, Attention
 
 TOLERANCE = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
 """Largest relative error between two orders of the same computation."""
@@ -105,17 +105,30 @@ def _prompt(bench: Bench, seed: int) -> list[int]:
     return random_tokens(seed, min(MAX_MODEL_LEN - 16, blocks * bench.block_size + 11))
 
 
-def _hold(invariant: Callable[[Bench], Outcome], subject: Subject) -> str:
-    """Try an invariant and its control with every kind of attention and dtype."""
+def model_parts(subject: Subject, run: Callable[[Subject, Attention, str], str]) -> tuple[Part, ...]:
+    """A piece for each kind of attention and dtype of the tiny model."""
     if not subject.computes:
         raise NotApplicableError("the platform computes nothing")
-    tried = []
-    for attention in subject.attentions:
-        for dtype in subject.capabilities.dtypes:
-            with Bench(subject, dtype, attention) as bench:
-                outcome = invariant(bench)
-            tried.append(_judge(f"{attention} attention, {dtype}", outcome, TOLERANCE[dtype]))
-    return "; ".join(tried)
+    return tuple(
+        Part(f"model, {attention} attention, {dtype}", partial(_of_model, run, attention, dtype))
+        for attention in subject.attentions
+        for dtype in subject.capabilities.dtypes
+    )
+
+
+def _of_model(run: Callable[[Subject, Attention, str], str], attention: Attention, dtype: str, subject: Subject) -> str:
+    return run(subject, attention, dtype)
+
+
+def _hold(invariant: Callable[[Bench], Outcome], subject: Subject, attention: Attention, dtype: str) -> str:
+    """Try an invariant and its control."""
+    with Bench(subject, dtype, attention) as bench:
+        outcome = invariant(bench)
+    return _judge(f"{attention} attention, {dtype}", outcome, TOLERANCE[dtype])
+
+
+def _parts(invariant: Callable[[Bench], Outcome], subject: Subject) -> tuple[Part, ...]:
+    return model_parts(subject, partial(_hold, invariant))
 
 
 def _judge(label: str, outcome: Outcome, tolerance: float) -> str:
@@ -132,7 +145,7 @@ def _judge(label: str, outcome: Outcome, tolerance: float) -> str:
 
 
 ATTENTION_CHECKS = tuple(
-    Check(2, name, partial(_hold, invariant))
+    Check(2, name, partial(_parts, invariant))
     for name, invariant in {
         "chunked = whole": _chunked,
         "cached prefix = recomputed": _cached,

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from anychip.errors import UserError
-from anychip.testing.check import Result, run_check
+from anychip.progress import PartProgress
+from anychip.testing.check import Check, Result, parts_of, run_check
 from anychip.testing.checks import CHECKS
 from anychip.testing.record import Recorder
 from anychip.testing.subject import STEPS, Subject
+from anychip.testing.workers import Workers
 
 Mode = Literal["test", "perf", "support"]
 Write = Callable[[str], None]
+ROOM = 2 << 30
+"""Bytes of memory, on the host and on the device, for each process."""
 
 
 def run(
@@ -24,10 +29,12 @@ def run(
     steps: int = STEPS,
     runtime: str | None = None,
     recorder: Recorder | None = None,
+    jobs: int | None = None,
 ) -> int:
     """Examine the platform of a device name; the exit status, 1 if a check failed.
 
-    `levels` limits the checks, `steps` is the length of the random run. Raises `UserError` for an unknown device.
+    `levels` limits the checks, `steps` is the length of the random run, `jobs` the number of processes: None takes one
+    a processor, as far as memory allows. Raises `UserError` for an unknown device.
     """
     if recorder is not None and mode == "perf":
         raise UserError("Timings are not part of a record.", "Leave out --record, or run test or support.")
@@ -40,7 +47,11 @@ def run(
             return _show_support(subject, write)
         if mode == "perf":
             return _show_timings(subject, write)
-        results = list(_tested(subject, write, levels))
+        checks = [check for check in CHECKS if not levels or check.level in levels]
+        results = []
+        for result in _tested(subject, checks, jobs or default_jobs(subject)):
+            results.append(result)
+            write(line(result))
         if recorder is not None:
             recorder.add(results)
     counts = Counter(result.status for result in results)
@@ -50,13 +61,26 @@ def run(
     return 1 if counts["failed"] else 0
 
 
-def _tested(subject: Subject, write: Write, levels: tuple[int, ...]) -> list[Result]:
-    results = []
-    for check in CHECKS:
-        if not levels or check.level in levels:
-            results.append(run_check(check, subject))
-            write(line(results[-1]))
-    return results
+def default_jobs(subject: Subject) -> int:
+    """A process for each processor that this one may use, as far as there is memory for them on host and device."""
+    from anychip.runner.host_memory import host_memory
+
+    free = min(subject.platform.memory().free, host_memory().free)
+    return max(1, min(len(os.sched_getaffinity(0)), free // ROOM)) if subject.computes else 1
+
+
+def _tested(subject: Subject, checks: Sequence[Check], jobs: int) -> Iterator[Result]:
+    """Results in the order of the checks. Those of level 0 look at the device's memory, so nothing runs beside them."""
+    homes = {part.home for check in checks for part in parts_of(check, subject)}
+    if min(jobs, len(homes)) == 1:
+        yield from (run_check(check, subject) for check in checks)
+        return
+    threads = max(2, len(os.sched_getaffinity(0)) // jobs)
+    with PartProgress() as progress, Workers(subject, jobs, threads, progress) as workers:
+        for alone, most in ((True, 1), (False, jobs)):
+            for result in workers.results([check for check in checks if (check.level == 0) == alone], most):
+                with progress.hidden():
+                    yield result
 
 
 def line(result: Result) -> str:

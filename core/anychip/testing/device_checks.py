@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from anychip.testing.check import Check, CheckFailedError, NotApplicableError, require
+from anychip.testing.check import CheckFailedError, NotApplicableError, require, whole
 from anychip.testing.subject import MEBIBYTE, Subject
 
 if TYPE_CHECKING:
@@ -114,10 +114,13 @@ def _wide(subject: Subject) -> TorchPlatform:
     return platform
 
 
-DEVICE_CHECKS = (
-    Check(0, "the probe has no side effects", _probe),
-    Check(0, "memory is reported", _memory),
-    Check(0, "memory moves when allocating", _memory_moves),
-    Check(0, "copies survive", _copies),
-    Check(0, "synchronize waits", _synchronize),
+DEVICE_CHECKS = tuple(
+    whole(0, name, check, "device")
+    for name, check in {
+        "the probe has no side effects": _probe,
+        "memory is reported": _memory,
+        "memory moves when allocating": _memory_moves,
+        "copies survive": _copies,
+        "synchronize waits": _synchronize,
+    }.items()
 )

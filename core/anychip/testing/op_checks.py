@@ -5,7 +5,7 @@ An op without a kernel runs by its reference on the device, and is held to the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,8 @@ from anychip.ops.parts import Ops
 from anychip.ops.registry import OPS
 from anychip.ops.shapes import dtype_of
 from anychip.ops.specs import case_specs
-from anychip.testing.check import Check, CheckFailedError, NotApplicableError
+from anychip.plugin.contract import Capabilities
+from anychip.testing.check import Check, CheckFailedError, NotApplicableError, Part
 from anychip.testing.compare import Guarded, difference, moved, wide
 from anychip.testing.subject import Subject
 from anychip.weights.weight import Weight
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from anychip.runner.platform import TorchPlatform
 
 SEED = 11
-MAX_REPORTED = 5
 ROW_WISE = (
     "rms_norm", "add_rms_norm", "layer_norm", "silu_mul", "gelu_mul", "linear", "norm_linear", "gated_mlp", "greedy",
     "gather_logprobs",
@@ -55,44 +55,69 @@ class Bound:
         return dtype_of(self.spec.dtype)
 
 
-def bound_specs(platform: TorchPlatform, name: str = "") -> Iterator[tuple[Bound, Mapping[str, Any]]]:
-    """Each dtype and shape of the kit, with the platform's kernels for it.
+def tried_specs(capabilities: Capabilities, name: str = "") -> Iterator[OpSpec]:
+    """Each dtype and shape of the kit.
 
     For an op that multiplies by weights, each quantized format of the platform as well, and for attention each further
     type of cache.
     """
-    formats = platform.capabilities.weight_formats if name in WITH_WEIGHTS else ()
-    caches = platform.capabilities.kv_cache_dtypes if name in OPS and OPS[name].family == "attention" else ()
-    for dtype in platform.capabilities.dtypes:
+    formats = capabilities.weight_formats if name in WITH_WEIGHTS else ()
+    caches = capabilities.kv_cache_dtypes if name in OPS and OPS[name].family == "attention" else ()
+    for dtype in capabilities.dtypes:
         shapes = case_specs(dtype)
-        quantized = (replace(shapes[0], weight_formats=(each,)) for each in formats)
-        for spec in (*shapes, *quantized, *(replace(shape, kv_dtype=each) for each in caches for shape in shapes)):
-            kernels = platform.kernels(spec)
-            yield Bound(platform, spec, bind(kernels, spec), bind({}, replace(spec, dtype="float32"))), kernels
+        yield from shapes
+        yield from (replace(shapes[0], weight_formats=(each,)) for each in formats)
+        yield from (replace(shape, kv_dtype=each) for each in caches for shape in shapes)
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """An op in one dtype and shape."""
+
+    binding: Binding
+    cases: int
 
 
 def check_op(name: str, subject: Subject) -> str:
     """Try an op in every dtype and shape; how it was bound, or CheckFailedError listing what is wrong."""
+    return summary([part.run(subject) for part in _parts(name, subject)])
+
+
+def _parts(name: str, subject: Subject) -> tuple[Part, ...]:
     platform = subject.torch_platform
     if platform is None:
         raise NotApplicableError("the platform brings its own runner; its ops are its own")
-    op, problems, bindings, count = OPS[name], list[str](), list[Binding](), 0
-    for bound, kernels in bound_specs(platform, name):
-        bindings.append(next(each for each in bound.ops.bindings if each.op == name))
-        is_kernel = bindings[-1].kind == "kernel"
-        numeric: NumericClass = kernels[name].numeric if is_kernel else "native"
-        # Whoever computes, what differs a little may round to codes that differ by one.
-        tolerance = bound.tolerance(op, "coded-cache" if bound.spec.kv_dtype else numeric)
-        for label, problem in _tried(op, bound, tolerance):
-            count += 1
-            if problem:
-                heads = f"{bound.spec.num_heads}/{bound.spec.num_kv_heads} heads of {bound.spec.head_dim}"
-                formats = "".join(f", {each}" for each in (*bound.spec.weight_formats, bound.spec.kv_dtype) if each)
-                problems.append(f"{name} {bound.spec.dtype}{formats}, {heads}, case {label!r}: {problem}")
+    specs = tried_specs(platform.capabilities, name)
+    return tuple(Part(_home(OPS[name], spec), partial(_try_spec, name, spec)) for spec in specs)
+
+
+def _home(op: Op, spec: OpSpec) -> str:
+    """With ops that are likely to be computed by the same programs: of one model shape, or in one dtype."""
+    if op.family or op.name in WITH_WEIGHTS:
+        return f"{op.family or 'weights'} {_words(spec)}"
+    return f"rows {spec.dtype}"
+
+
+def _words(spec: OpSpec) -> str:
+    formats = "".join(f", {each}" for each in (*spec.weight_formats, spec.kv_dtype) if each)
+    return f"{spec.dtype}{formats}, {spec.num_heads}/{spec.num_kv_heads} heads of {spec.head_dim}"
+
+
+def _try_spec(name: str, spec: OpSpec, subject: Subject) -> Tried:
+    """Try an op in one dtype and shape. Raises CheckFailedError."""
+    op, platform = OPS[name], subject.torch_platform
+    assert platform is not None, "asked before"
+    kernels = platform.kernels(spec)
+    bound = Bound(platform, spec, bind(kernels, spec), bind({}, replace(spec, dtype="float32")))
+    binding = next(each for each in bound.ops.bindings if each.op == name)
+    numeric: NumericClass = kernels[name].numeric if binding.kind == "kernel" else "native"
+    # Whoever computes, what differs a little may round to codes that differ by one.
+    tolerance = bound.tolerance(op, "coded-cache" if spec.kv_dtype else numeric)
+    tried = list(_tried(op, bound, tolerance))
+    problems = [f"{name} {_words(spec)}, case {label!r}: {problem}" for label, problem in tried if problem]
     if problems:
-        more = f"\nand {len(problems) - MAX_REPORTED} more" if len(problems) > MAX_REPORTED else ""
-        raise CheckFailedError("\n".join(problems[:MAX_REPORTED]) + more)
-    return f"{_summary(bindings)}; {count} cases"
+        raise CheckFailedError(*problems)
+    return Tried(binding, len(tried))
 
 
 def _tried(op: Op, bound: Bound, tolerance: float) -> Iterator[tuple[str, str]]:
@@ -164,12 +189,12 @@ def _as_tuple(result: Any) -> tuple[torch.Tensor, ...]:
     return result if isinstance(result, tuple) else (result,)
 
 
-def _summary(bindings: list[Binding]) -> str:
+def summary(tried: Sequence[Tried]) -> str:
     """How an op was bound over all specs."""
-    kinds = {binding.kind for binding in bindings}
-    reasons = dict.fromkeys(reason for binding in bindings for reason in binding.reasons)
+    kinds = {each.binding.kind for each in tried}
+    reasons = dict.fromkeys(reason for each in tried for reason in each.binding.reasons)
     listed = f" ({'; '.join(reasons)})" if reasons else ""
-    return f"{' and '.join(sorted(kinds))}{listed}"
+    return f"{' and '.join(sorted(kinds))}{listed}; {sum(each.cases for each in tried)} cases"
 
 
-OP_CHECKS = tuple(Check(1, name, partial(check_op, name)) for name in OPS)
+OP_CHECKS = tuple(Check(1, name, partial(_parts, name), summary) for name in OPS)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,12 +13,16 @@ from anychip.engine.batch import Float32
 from anychip.engine.outputs import RequestOutput
 from anychip.llm import LLM
 from anychip.sampling_params import SamplingParams
-from anychip.testing.attention_checks import TOLERANCE
+from anychip.testing.attention_checks import TOLERANCE, model_parts
 from anychip.testing.bench import Bench, Piece, random_tokens
-from anychip.testing.check import Check, CheckFailedError, NotApplicableError, require
+from anychip.testing.check import Check, CheckFailedError, NotApplicableError, Part, require, whole
 from anychip.testing.compare import relative
 from anychip.testing.random_run import random_run
 from anychip.testing.subject import Subject, reference_subject
+from anychip.testing.tiny_model import Attention
+
+if TYPE_CHECKING:
+    from anychip.runner.platform import TorchPlatform
 
 DECODE_STEPS = 6
 TIE = {"float32": 1e-3, "float16": 0.1, "bfloat16": 0.5}
@@ -27,43 +32,42 @@ CACHE_TOLERANCE = {"int8": 3e-2, "fp8": 0.2}
 """Of log-probabilities computed from keys and values that were rounded to 8 bits."""
 
 
-def _logits(subject: Subject) -> str:
+def _logits(subject: Subject, attention: Attention, dtype: str) -> str:
     """Log-probabilities of prompts and of the steps after them, against the reference platform in float32."""
-    if not subject.computes:
-        raise NotApplicableError("the platform computes nothing")
-    tried = []
-    with reference_subject() as reference:
-        for attention in subject.attentions:
-            with Bench(reference, "float32", attention) as bench:
-                wanted = _teacher_forced(bench)
-            for dtype in subject.capabilities.dtypes:
-                with Bench(subject, dtype, attention) as bench:
-                    error = relative(_teacher_forced(bench), wanted)
-                label = f"{attention} attention, {dtype}"
-                if not error <= TOLERANCE[dtype]:
-                    raise CheckFailedError(
-                        f"{label}: relative error of log-probabilities {error:.3g}, tolerance {TOLERANCE[dtype]:.3g}"
-                    )
-                tried.append(f"{label}: {error:.1e}")
-    return "; ".join(tried)
+    with reference_subject() as reference, Bench(reference, "float32", attention) as bench:
+        wanted = _teacher_forced(bench)
+    with Bench(subject, dtype, attention) as bench:
+        error = relative(_teacher_forced(bench), wanted)
+    label = f"{attention} attention, {dtype}"
+    limit = TOLERANCE[dtype]
+    require(error <= limit, f"{label}: relative error of log-probabilities {error:.3g}, tolerance {limit:.3g}")
+    return f"{label}: {error:.1e}"
 
 
-def _caches(subject: Subject) -> str:
-    """The same with each further type of KV cache, against the reference that keeps all of them whole."""
-    tried = []
-    for kind in subject.capabilities.kv_cache_dtypes if subject.computes else ():
-        for attention in subject.attentions:
-            with reference_subject() as reference, Bench(reference, "float32", attention) as bench:
-                wanted = _teacher_forced(bench)
-            with Bench(subject, subject.dtype, attention, kind) as bench:
-                error = relative(_teacher_forced(bench), wanted)
-            label = f"{kind}, {attention} attention"
-            tolerance = CACHE_TOLERANCE[kind]
-            require(0 < error <= tolerance, f"{label}: off by {error:.3g}, tolerance {tolerance:.3g}")
-            tried.append(f"{label}: {error:.1e}")
-    if not tried:
+def _logit_parts(subject: Subject) -> tuple[Part, ...]:
+    return model_parts(subject, _logits)
+
+
+def _caches(kind: str, attention: Attention, subject: Subject) -> str:
+    """The same with a further type of KV cache, against the reference that keeps all of it whole."""
+    with reference_subject() as reference, Bench(reference, "float32", attention) as bench:
+        wanted = _teacher_forced(bench)
+    with Bench(subject, subject.dtype, attention, kind) as bench:
+        error = relative(_teacher_forced(bench), wanted)
+    label, tolerance = f"{kind}, {attention} attention", CACHE_TOLERANCE[kind]
+    require(0 < error <= tolerance, f"{label}: off by {error:.3g}, tolerance {tolerance:.3g}")
+    return f"{label}: {error:.1e}"
+
+
+def _cache_parts(subject: Subject) -> tuple[Part, ...]:
+    kinds = subject.capabilities.kv_cache_dtypes if subject.computes else ()
+    if not kinds:
         raise NotApplicableError("the platform keeps keys and values in the model's type only")
-    return "; ".join(tried)
+    return tuple(
+        Part(f"cache of {kind}", partial(_caches, kind, attention))
+        for kind in kinds
+        for attention in subject.attentions
+    )
 
 
 def _teacher_forced(bench: Bench) -> Float32:
@@ -80,39 +84,41 @@ def _teacher_forced(bench: Bench) -> Float32:
     return np.concatenate(found)
 
 
-def _compiled(subject: Subject) -> str:
-    """What `compile` makes of the forward pass computes the same."""
+def _compiled(platform: TorchPlatform) -> Any:
     from anychip.runner.inputs import uploading
 
+    return lambda step, plan: uploading(step, platform.send)
+
+
+def _lowered(platform: TorchPlatform) -> Any:
+    return lambda module, spec: None
+
+
+def _without(member: str, plain: Callable[[TorchPlatform], Any], dtype: str, subject: Subject) -> str:
+    """What `compile` makes of the forward pass, or `lower` of modules, computes the same as without."""
     platform = subject.torch_platform
-    return _without(subject, "compile", lambda step, plan: uploading(step, platform.send) if platform else step)
+    assert platform is not None, "asked before"
+    with _counted(platform, member) as count, Bench(subject, dtype) as bench:
+        given = _teacher_forced(bench)
+    with _replaced(platform, member, plain(platform)), Bench(subject, dtype) as bench:
+        wanted = _teacher_forced(bench)
+    error, limit = relative(given, wanted), TOLERANCE[dtype]
+    require(error <= limit, f"{dtype}: with {member}() off by {error:.3g}, tolerance {limit:.3g}")
+    return f"{dtype}: {count[0]} replaced, {error:.1e}"
 
 
-def _lowered(subject: Subject) -> str:
-    """Modules that `lower` replaces compute the same as the originals."""
-    return _without(subject, "lower", lambda module, spec: None)
-
-
-def _without(subject: Subject, member: str, plain: Any) -> str:
+def _member_parts(member: str, plain: Callable[[TorchPlatform], Any], subject: Subject) -> tuple[Part, ...]:
     from anychip.runner.platform import TorchPlatform
 
     platform = subject.torch_platform
     if platform is None:
         raise NotApplicableError("the platform brings its own runner")
     if getattr(type(platform), member) is getattr(TorchPlatform, member):
-        return f"{member}() is the default, which changes nothing"
-    tried = []
-    for dtype in subject.capabilities.dtypes:
-        with _counted(platform, member) as count, Bench(subject, dtype) as bench:
-            given = _teacher_forced(bench)
-        with _replaced(platform, member, plain), Bench(subject, dtype) as bench:
-            wanted = _teacher_forced(bench)
-        error = relative(given, wanted)
-        require(
-            error <= TOLERANCE[dtype], f"{dtype}: with {member}() off by {error:.3g}, tolerance {TOLERANCE[dtype]:.3g}"
-        )
-        tried.append(f"{dtype}: {count[0]} replaced, {error:.1e}")
-    return "; ".join(tried)
+        return (Part(member, lambda subject: f"{member}() is the default, which changes nothing"),)
+    return tuple(
+        Part(f"model, full attention, {dtype}", partial(_without, member, plain, dtype))
+        for dtype in subject.capabilities.dtypes
+    )
 
 
 @contextmanager
@@ -195,11 +201,11 @@ def _same(given: list[RequestOutput], wanted: list[RequestOutput], dtype: str) -
 
 
 RUNNER_CHECKS = (
-    Check(3, "logits against the reference", _logits),
-    Check(3, "smaller caches against whole ones", _caches),
-    Check(3, "captured = eager", _compiled),
-    Check(3, "lowered = original", _lowered),
-    Check(3, "preempted and resumed = uninterrupted", _preempted),
-    Check(3, "steps in flight = one at a time", _in_flight),
-    Check(3, "random steps, then check_integrity", random_run),
+    Check(3, "logits against the reference", _logit_parts),
+    Check(3, "smaller caches against whole ones", _cache_parts),
+    Check(3, "captured = eager", partial(_member_parts, "compile", _compiled)),
+    Check(3, "lowered = original", partial(_member_parts, "lower", _lowered)),
+    whole(3, "preempted and resumed = uninterrupted", _preempted),
+    whole(3, "steps in flight = one at a time", _in_flight),
+    whole(3, "random steps, then check_integrity", random_run),
 )

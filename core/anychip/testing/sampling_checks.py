@@ -11,7 +11,7 @@ from anychip.errors import RequestError
 from anychip.grammar.params import StructuredOutputsParams
 from anychip.sampling_params import SamplingParams
 from anychip.testing.bench import random_tokens
-from anychip.testing.check import Check, NotApplicableError, require
+from anychip.testing.check import NotApplicableError, require, whole
 from anychip.testing.subject import Subject
 from anychip.testing.tiny_model import END_OF_SEQUENCE
 
@@ -280,5 +280,5 @@ def _honoured(name: str, check: Callable[[Asker], None], subject: Subject) -> st
 
 
 SAMPLING_CHECKS = tuple(
-    Check(3, f"sampling: {name}", partial(_honoured, name, check)) for name, check in FIELDS.items()
+    whole(3, f"sampling: {name}", partial(_honoured, name, check), "sampling") for name, check in FIELDS.items()
 )

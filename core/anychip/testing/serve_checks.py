@@ -12,7 +12,7 @@ from anychip.engine.async_engine import AsyncEngine
 from anychip.engine.outputs import Delta
 from anychip.sampling_params import SamplingParams
 from anychip.testing.bench import random_tokens
-from anychip.testing.check import Check, NotApplicableError, require
+from anychip.testing.check import NotApplicableError, require, whole
 from anychip.testing.served import Served
 from anychip.testing.subject import Subject
 
@@ -127,7 +127,7 @@ def _http(subject: Subject) -> str:
 
 SERVE_CHECKS = (
     *(
-        Check(4, name, partial(_with_engine, check))
+        whole(4, name, partial(_with_engine, check), "engine")
         for name, check in {
             "completion": _completion,
             "stream": _stream,
@@ -136,6 +136,6 @@ SERVE_CHECKS = (
             "memory back": _memory_back,
         }.items()
     ),
-    Check(4, "over HTTP", _http),
+    whole(4, "over HTTP", _http),
 )
 """The end of each: nothing runs, nothing waits, every block is back."""
