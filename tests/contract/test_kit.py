@@ -8,6 +8,7 @@ from tests.contract.wrong_platforms import ATTENTION_GONE_WRONG, DEAF, FAMILY, H
 
 from anychip.ops.registry import OPS
 from anychip.sampling_params import SamplingParams
+from anychip.testing.attention_checks import ATTENTION_CHECKS
 from anychip.testing.check import run_check
 from anychip.testing.checks import CHECKS
 from anychip.testing.sampling_checks import FIELDS
@@ -64,7 +65,7 @@ LARGE_BLOCKS = (
 )
 
 
-@pytest.mark.parametrize("check", [check.name for check in CHECKS if check.level == 2 and "caches" not in check.name])
+@pytest.mark.parametrize("check", [check.name for check in CHECKS if check in ATTENTION_CHECKS])
 def test_attention_checks_say_something_of_large_blocks_and_captured_steps_too(plugin, check):
     result = outcome(plugin, LARGE_BLOCKS, check)
     assert result.status == "passed", result.remark

@@ -14,6 +14,7 @@ COMPUTED = {
     "captured = eager",
     "smaller caches against whole ones",
     "lowered = original",
+    "large steps: captured = eager",
     "encoder: ragged = alone = reference",
     "pooled in chunks = whole",
     *(f"sampling: {field}" for field in ("temperature", "top_k", "top_p", "min_p", "seed", "n")),

@@ -26,6 +26,17 @@ ROWS: dict[str, tuple[tuple[int, int], ...]] = {
     "prompts": ((9, 1), (30, 2), (5, 12), (0, 9)),
 }
 """Batches as (tokens cached before, tokens of this step) of each row: blocks begun, filled and crossed."""
+LONG: dict[str, tuple[tuple[int, int], ...]] = {
+    "long prompts": ((200, 1), (100, 300), (0, 1100)),
+    "long prompts, alike": ((0, 1024), (0, 1024)),
+}
+"""Prompts that a library may be worth, for models with few heads."""
+WIDE: dict[str, tuple[tuple[int, int], ...]] = {
+    "many heads": ((70, 1), (40, 60), (0, 110)),
+    "many heads, one prompt": ((0, 160),),
+}
+"""Few tokens of many heads, which are as much work, and cheaper to check."""
+MANY_HEADS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +107,12 @@ def attention_cases(generator: torch.Generator, spec: OpSpec) -> Iterator[Attent
         for label, rows in ROWS.items():
             yield _case(generator, spec, label if window is None else f"{label}, window {window}", rows, window)
     yield _with_strided_inputs(_case(generator, spec, "strided", ROWS["mixed"], None))
+
+
+def large_cases(generator: torch.Generator, spec: OpSpec) -> Iterator[AttentionCase]:
+    """Batches that are so much work that an implementation may take another way; see `large_specs`."""
+    for label, rows in (WIDE if spec.num_heads > MANY_HEADS else LONG).items():
+        yield _case(generator, spec, label, rows, None)
 
 
 def batch_inputs(rows: tuple[tuple[int, int], ...], table: Int32) -> AttentionInputs:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from anychip.ops.op import OpSpec
 
 # (heads, cached heads, head size, block size, windows, softcap, sinks, experts, experts a token)
@@ -11,6 +13,30 @@ _SHAPES = (
     (8, 2, 80, 32, (1, 70), True, False, 16, 4),
     (8, 1, 16, 8, (5,), False, True, 0, 0),
 )
+
+
+_HEADS, _FEW_HEADS = (128, 8), (2, 1)
+_SIZES = (128, 64, 256)
+
+
+def large_specs(
+    dtype: str, block_sizes: tuple[int, ...], kv_dtypes: tuple[str, ...]
+) -> tuple[tuple[OpSpec, ...], tuple[OpSpec, ...]]:
+    """What decides how much work is attended: head sizes, block sizes and types of cache of models with many heads.
+
+    Then block sizes and types of cache of models with few heads, for long prompts.
+    """
+    first, *others = block_sizes
+    many = [_plain(dtype, _HEADS, dim, first) for dim in _SIZES]
+    many += [_plain(dtype, _HEADS, _SIZES[0], size) for size in others]
+    few = [_plain(dtype, _FEW_HEADS, 64, size) for size in block_sizes]
+    many += [replace(many[0], kv_dtype=each) for each in kv_dtypes]
+    few += [replace(few[0], kv_dtype=each) for each in kv_dtypes]
+    return tuple(many), tuple(few)
+
+
+def _plain(dtype: str, heads: tuple[int, int], dim: int, block_size: int) -> OpSpec:
+    return OpSpec(dtype, 64, *heads, dim, 211, 96, block_size)
 
 
 def case_specs(dtype: str) -> tuple[OpSpec, ...]:

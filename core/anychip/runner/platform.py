@@ -57,6 +57,10 @@ class TorchPlatform(Platform):
         """Implementations by op name; an op that is missing runs by its reference."""
         return {}
 
+    def choices(self, spec: OpSpec) -> Mapping[str, TorchPlatform]:
+        """By name, this platform with fixed what `kernels` chooses for a model, as by timing: the kit tries all."""
+        return {}
+
     def notes(self) -> tuple[str, ...]:
         """Lines for the start-up log, once a model is loaded: which library is in use."""
         return ()

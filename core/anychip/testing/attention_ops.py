@@ -14,20 +14,20 @@ import numpy as np
 import torch
 
 from anychip.ops.attention import AttentionInputs
-from anychip.ops.attention_cases import AttentionCase, attention_cases, batch_inputs, filled_cache, inputs_to
+from anychip.ops.attention_cases import AttentionCase, batch_inputs, filled_cache, inputs_to
 from anychip.ops.norm import EPSILON
 from anychip.ops.op import Op
 from anychip.ops.parts import Ops
 from anychip.ops.rope import rotation_table
 from anychip.ops.shapes import dtype_of, normal
 from anychip.testing.compare import Guarded, difference, wide
-from anychip.testing.op_checks import SEED, Bound
+from anychip.testing.op_checks import SEED, AttentionCases, Bound
 
 Trials = Iterator[tuple[str, Callable[[], str]]]
 
 
-def attention_trials(op: Op, bound: Bound, tolerance: float) -> Trials:
-    """(label, trial) of each case that shows what `op` does."""
+def attention_trials(op: Op, bound: Bound, tolerance: float, cases: AttentionCases) -> Trials:
+    """(label, trial) of each of the `cases` that shows what `op` does."""
     trial = {
         "new_cache": _try_recycled,
         "plan_attention": _try_attention,
@@ -36,7 +36,7 @@ def attention_trials(op: Op, bound: Bound, tolerance: float) -> Trials:
         "paged_attention": _try_attention,
         "qk_norm_rope_kv_write": _try_rotated,
     }[op.name]
-    for case in attention_cases(torch.Generator().manual_seed(SEED), bound.spec):
+    for case in cases(torch.Generator().manual_seed(SEED), bound.spec):
         yield case.label, partial(trial, bound, tolerance, case)
 
 
@@ -107,7 +107,7 @@ def _try_rotated(bound: Bound, tolerance: float, case: AttentionCase) -> str:
     generator = torch.Generator().manual_seed(SEED)
     norms = normal(generator, 2, bound.spec.head_dim, dtype=bound.spec.dtype).unbind()
     weights = norms if case.spec.window is None else (None, None)
-    table = rotation_table(bound.spec.head_dim, length=256)
+    table = rotation_table(bound.spec.head_dim, length=max(256, case.inputs.max_seq))
     there = _there(bound, case)
     result = _rotate_and_attend(bound.ops, there, weights, table.to(bound.platform.device))
     reference = _rotate_and_attend(bound.references, _wide(case), tuple(map(wide, weights)), table)

@@ -21,6 +21,25 @@ MAX_TOKENS = 256
 
 
 @dataclass(frozen=True, slots=True)
+class Room:
+    """What sequences and steps there may be."""
+
+    length: int = MAX_MODEL_LEN
+    """Tokens of a sequence."""
+    tokens: int = MAX_TOKENS
+    """Tokens of a step."""
+    block_size: int | None = None
+    """None leaves it to the platform."""
+
+    def blocks(self, block_size: int) -> int:
+        """How many the cache has."""
+        return max(NUM_BLOCKS, 2 * self.tokens // block_size)
+
+
+SMALL = Room()
+
+
+@dataclass(frozen=True, slots=True)
 class Piece:
     """Tokens `start` to `stop` of one row's sequence, whose cache lies in `blocks`."""
 
@@ -35,13 +54,20 @@ class Bench:
     """The tiny model on one platform in one dtype. Use it in a `with`."""
 
     def __init__(
-        self, subject: Subject, dtype: str, attention: Attention = "full", kv_cache_dtype: str = "auto"
+        self,
+        subject: Subject,
+        dtype: str,
+        attention: Attention = "full",
+        kv_cache_dtype: str = "auto",
+        room: Room = SMALL,
+        platform: Platform | None = None,
     ) -> None:
         self.dtype = dtype
-        platform: Platform = subject.platform
-        options = {"model": str(subject.model(attention)), "dtype": dtype, "max_num_batched_tokens": MAX_TOKENS}
-        options |= {"kv_cache_dtype": kv_cache_dtype}
-        config = resolve_config(make_config(subject.options(**options, max_num_seqs=MAX_ROWS)), platform.capabilities)
+        platform = platform or subject.platform
+        options = {"model": str(subject.model(attention, room.length)), "dtype": dtype, "max_model_len": room.length}
+        options |= {"kv_cache_dtype": kv_cache_dtype, "max_num_batched_tokens": room.tokens, "max_num_seqs": MAX_ROWS}
+        options |= {"block_size": room.block_size}
+        config = resolve_config(make_config(subject.options(**options)), platform.capabilities)
         assert config.block_size, "the config is unresolved"
         self.block_size = config.block_size
         self._step = 0
@@ -50,9 +76,10 @@ class Bench:
         try:
             info = self._runner.load(locate_model(config, _quiet), _quiet)
             self._runner.measure()
-            groups = tuple(KVGroup(spec, layers, NUM_BLOCKS) for spec, layers in group_layers(info.kv_specs))
+            blocks = room.blocks(self.block_size)
+            groups = tuple(KVGroup(spec, layers, blocks) for spec, layers in group_layers(info.kv_specs))
             self._groups = len(groups)
-            self._runner.start(KVPlan(groups, self.block_size, MAX_ROWS, MAX_MODEL_LEN, MAX_TOKENS))
+            self._runner.start(KVPlan(groups, self.block_size, MAX_ROWS, room.length, room.tokens))
         except BaseException:
             self._runner.close()
             raise

@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, Literal
 
 from anychip.errors import UserError
@@ -112,7 +113,8 @@ def run_part(part: Part, subject: Subject) -> Outcome:
 
 def joined(check: Check, outcomes: Sequence[Outcome]) -> Result:
     """The result of a check from those of its parts: one that failed fails it."""
-    problems = [problem for outcome in outcomes if outcome.status == "failed" for problem in outcome.problems]
+    failed = [outcome.problems for outcome in outcomes if outcome.status == "failed"]
+    problems = list(dict.fromkeys(chain.from_iterable(failed)))
     if problems:
         more = [f"and {len(problems) - MAX_REPORTED} more"] if len(problems) > MAX_REPORTED else []
         return Result(check, "failed", "\n".join([*problems[:MAX_REPORTED], *more]))

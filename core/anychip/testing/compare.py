@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -19,12 +20,14 @@ INTEGER = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.
 def normalized_error(out: torch.Tensor, reference: torch.Tensor) -> float:
     """norm(out - reference) / norm(reference), in float64; infinite where only one of them is finite."""
     out, reference = out.double(), reference.double()
+    off, scale = float((out - reference).norm()), float(reference.norm())
+    if math.isfinite(off) and math.isfinite(scale):
+        return off / scale if scale > 0 else off
     finite = reference.isfinite()
     if not torch.equal(finite, out.isfinite()) or not torch.equal(out[~finite].isnan(), reference[~finite].isnan()):
         return float("inf")
-    difference = (out - reference)[finite].norm()
-    scale = reference[finite].norm()
-    return float(difference / scale) if scale > 0 else float(difference)
+    off, scale = float((out - reference)[finite].norm()), float(reference[finite].norm())
+    return off / scale if scale > 0 else off
 
 
 def outputs(result: Any) -> tuple[torch.Tensor, ...]:

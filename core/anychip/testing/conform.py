@@ -13,7 +13,7 @@ from anychip.testing.check import Check, Result, parts_of, run_check
 from anychip.testing.checks import CHECKS
 from anychip.testing.record import Recorder
 from anychip.testing.subject import STEPS, Subject
-from anychip.testing.workers import Workers
+from anychip.testing.workers import RefusedError, Workers
 
 Mode = Literal["test", "perf", "support"]
 Write = Callable[[str], None]
@@ -49,7 +49,7 @@ def run(
             return _show_timings(subject, write)
         checks = [check for check in CHECKS if not levels or check.level in levels]
         results = []
-        for result in _tested(subject, checks, jobs or default_jobs(subject)):
+        for result in examined(subject, checks, jobs, write):
             results.append(result)
             write(line(result))
         if recorder is not None:
@@ -69,12 +69,23 @@ def default_jobs(subject: Subject) -> int:
     return max(1, min(len(os.sched_getaffinity(0)), free // ROOM)) if subject.computes else 1
 
 
-def _tested(subject: Subject, checks: Sequence[Check], jobs: int) -> Iterator[Result]:
-    """Results in the order of the checks. Those of level 0 look at the device's memory, so nothing runs beside them."""
+def examined(subject: Subject, checks: Sequence[Check], jobs: int | None, write: Write) -> Iterator[Result]:
+    """Results in the order of the checks."""
     homes = {part.home for check in checks for part in parts_of(check, subject)}
-    if min(jobs, len(homes)) == 1:
-        yield from (run_check(check, subject) for check in checks)
-        return
+    left, most = list(checks), min(jobs or default_jobs(subject), len(homes))
+    try:
+        for result in _in_processes(subject, checks, most) if most > 1 else ():
+            left.pop(0)
+            yield result
+    except RefusedError as error:
+        if jobs is not None:
+            raise
+        write(f"{subject.device}: one check after another. {error.message}")
+    yield from (run_check(check, subject) for check in left)
+
+
+def _in_processes(subject: Subject, checks: Sequence[Check], jobs: int) -> Iterator[Result]:
+    """Those of level 0 look at the device's memory, so nothing runs beside them."""
     threads = max(2, len(os.sched_getaffinity(0)) // jobs)
     with PartProgress() as progress, Workers(subject, jobs, threads, progress) as workers:
         for alone, most in ((True, 1), (False, jobs)):

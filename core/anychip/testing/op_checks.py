@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from anychip.ops.attention_cases import AttentionCase, attention_cases
 from anychip.ops.bind import bind
 from anychip.ops.op import Binding, Case, NumericClass, Op, OpSpec
 from anychip.ops.parts import Ops
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from anychip.runner.platform import TorchPlatform
 
 SEED = 11
+AttentionCases = Callable[[torch.Generator, OpSpec], Iterator[AttentionCase]]
 ROW_WISE = (
     "rms_norm", "add_rms_norm", "layer_norm", "silu_mul", "gelu_mul", "linear", "norm_linear", "gated_mlp", "greedy",
     "gather_logprobs",
@@ -94,38 +96,50 @@ def _parts(name: str, subject: Subject) -> tuple[Part, ...]:
 def _home(op: Op, spec: OpSpec) -> str:
     """With ops that are likely to be computed by the same programs: of one model shape, or in one dtype."""
     if op.family or op.name in WITH_WEIGHTS:
-        return f"{op.family or 'weights'} {_words(spec)}"
+        return f"{op.family or 'weights'} {words(spec)}"
     return f"rows {spec.dtype}"
 
 
-def _words(spec: OpSpec) -> str:
+def words(spec: OpSpec) -> str:
+    """A spec for people."""
     formats = "".join(f", {each}" for each in (*spec.weight_formats, spec.kv_dtype) if each)
     return f"{spec.dtype}{formats}, {spec.num_heads}/{spec.num_kv_heads} heads of {spec.head_dim}"
 
 
 def _try_spec(name: str, spec: OpSpec, subject: Subject) -> Tried:
-    """Try an op in one dtype and shape. Raises CheckFailedError."""
-    op, platform = OPS[name], subject.torch_platform
+    platform = subject.torch_platform
     assert platform is not None, "asked before"
+    return try_op(OPS[name], platform, spec, attention_cases)
+
+
+def computed(name: str, platform: TorchPlatform, spec: OpSpec) -> bool:
+    """Whether an op runs by a kernel of the platform."""
+    kernel = platform.kernels(spec).get(name)
+    return kernel is not None and not kernel.unsupported(spec)
+
+
+def try_op(op: Op, platform: TorchPlatform, spec: OpSpec, cases: AttentionCases) -> Tried:
+    """Try an op in one dtype and shape, one of attention on `cases`. Raises CheckFailedError."""
     kernels = platform.kernels(spec)
     bound = Bound(platform, spec, bind(kernels, spec), bind({}, replace(spec, dtype="float32")))
-    binding = next(each for each in bound.ops.bindings if each.op == name)
-    numeric: NumericClass = kernels[name].numeric if binding.kind == "kernel" else "native"
+    binding = next(each for each in bound.ops.bindings if each.op == op.name)
+    numeric: NumericClass = kernels[op.name].numeric if binding.kind == "kernel" else "native"
     # Whoever computes, what differs a little may round to codes that differ by one.
     tolerance = bound.tolerance(op, "coded-cache" if spec.kv_dtype else numeric)
-    tried = list(_tried(op, bound, tolerance))
-    problems = [f"{name} {_words(spec)}, case {label!r}: {problem}" for label, problem in tried if problem]
+    tried = list(_tried(op, bound, tolerance, cases))
+    problems = [f"{op.name} {words(spec)}, case {label!r}: {problem}" for label, problem in tried if problem]
     if problems:
         raise CheckFailedError(*problems)
     return Tried(binding, len(tried))
 
 
-def _tried(op: Op, bound: Bound, tolerance: float) -> Iterator[tuple[str, str]]:
+def _tried(op: Op, bound: Bound, tolerance: float, cases: AttentionCases) -> Iterator[tuple[str, str]]:
     """(label, problem) of each case; a kernel that raises is a problem of its case."""
     from anychip.testing.attention_ops import attention_trials  # needs this module's types
 
     with torch.inference_mode():
-        trials = attention_trials(op, bound, tolerance) if op.family == "attention" else _trials(op, bound, tolerance)
+        attends = op.family == "attention"
+        trials = attention_trials(op, bound, tolerance, cases) if attends else _trials(op, bound, tolerance)
         for label, trial in trials:
             try:
                 yield label, trial()

@@ -84,13 +84,14 @@ def _teacher_forced(bench: Bench) -> Float32:
     return np.concatenate(found)
 
 
-def _compiled(platform: TorchPlatform) -> Any:
+def eager(platform: TorchPlatform) -> Any:
+    """What stands for `compile` where nothing is compiled."""
     from anychip.runner.inputs import uploading
 
     return lambda step, plan: uploading(step, platform.send)
 
 
-def _lowered(platform: TorchPlatform) -> Any:
+def _original(platform: TorchPlatform) -> Any:
     return lambda module, spec: None
 
 
@@ -98,13 +99,25 @@ def _without(member: str, plain: Callable[[TorchPlatform], Any], dtype: str, sub
     """What `compile` makes of the forward pass, or `lower` of modules, computes the same as without."""
     platform = subject.torch_platform
     assert platform is not None, "asked before"
-    with _counted(platform, member) as count, Bench(subject, dtype) as bench:
-        given = _teacher_forced(bench)
-    with _replaced(platform, member, plain(platform)), Bench(subject, dtype) as bench:
-        wanted = _teacher_forced(bench)
-    error, limit = relative(given, wanted), TOLERANCE[dtype]
+    with _counted(platform, member) as count:
+        error = apart(platform, member, plain, lambda: Bench(subject, dtype), _teacher_forced)
+    limit = TOLERANCE[dtype]
     require(error <= limit, f"{dtype}: with {member}() off by {error:.3g}, tolerance {limit:.3g}")
     return f"{dtype}: {count[0]} replaced, {error:.1e}"
+
+
+def apart(
+    platform: TorchPlatform,
+    member: str,
+    plain: Callable[[TorchPlatform], Any],
+    made: Callable[[], Bench],
+    compute: Callable[[Bench], Float32],
+) -> float:
+    """Relative error of what benches compute, with a member of their platform and with `plain` in its place."""
+    with made() as bench:
+        given = compute(bench)
+    with _replaced(platform, member, plain(platform)), made() as bench:
+        return relative(given, compute(bench))
 
 
 def _member_parts(member: str, plain: Callable[[TorchPlatform], Any], subject: Subject) -> tuple[Part, ...]:
@@ -137,11 +150,15 @@ def _counted(platform: object, member: str) -> Iterator[list[int]]:
 
 @contextmanager
 def _replaced(platform: object, member: str, plain: Any) -> Iterator[None]:
+    before = vars(platform).get(member)
     setattr(platform, member, plain)
     try:
         yield
     finally:
-        delattr(platform, member)
+        if before is None:
+            delattr(platform, member)
+        else:
+            setattr(platform, member, before)
 
 
 def _preempted(subject: Subject) -> str:
@@ -203,8 +220,8 @@ def _same(given: list[RequestOutput], wanted: list[RequestOutput], dtype: str) -
 RUNNER_CHECKS = (
     Check(3, "logits against the reference", _logit_parts),
     Check(3, "smaller caches against whole ones", _cache_parts),
-    Check(3, "captured = eager", partial(_member_parts, "compile", _compiled)),
-    Check(3, "lowered = original", partial(_member_parts, "lower", _lowered)),
+    Check(3, "captured = eager", partial(_member_parts, "compile", eager)),
+    Check(3, "lowered = original", partial(_member_parts, "lower", _original)),
     whole(3, "preempted and resumed = uninterrupted", _preempted),
     whole(3, "steps in flight = one at a time", _in_flight),
     whole(3, "random steps, then check_integrity", random_run),

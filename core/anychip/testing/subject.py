@@ -36,7 +36,7 @@ class Subject:
         """Length of the random run."""
         self._stack = ExitStack()
         self._folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="anychip-conform-")))
-        self._models: dict[Attention, Path] = {}
+        self._models: dict[tuple[Attention, int], Path] = {}
 
     def __enter__(self) -> Subject:
         return self
@@ -83,11 +83,12 @@ class Subject:
         kinds: tuple[Attention, ...] = ("full", "sliding")
         return tuple(kind for kind in kinds if kind in self.capabilities.attention_kinds)
 
-    def model(self, attention: Attention = "full") -> Path:
-        """Folder of the tiny model."""
-        if attention not in self._models:
-            self._models[attention] = write_tiny_model(self._folder / attention, attention)
-        return self._models[attention]
+    def model(self, attention: Attention = "full", length: int = MAX_MODEL_LEN) -> Path:
+        """Folder of the tiny model for sequences of up to `length` tokens."""
+        kind = attention, length
+        if kind not in self._models:
+            self._models[kind] = write_tiny_model(self._folder / f"{attention}-{length}", *kind)
+        return self._models[kind]
 
     def encoder(self) -> Path:
         """Folder of the tiny encoder."""

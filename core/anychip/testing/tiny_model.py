@@ -26,10 +26,13 @@ END_OF_SEQUENCE = VOCAB_SIZE - 1
 GAIN = 2.0
 
 
-def write_tiny_model(folder: Path, attention: Attention = "full") -> Path:
-    """Write config.json, model.safetensors and tokenizer.json; word `wN` is token N. The folder."""
+def write_tiny_model(folder: Path, attention: Attention = "full", length: int = MAX_MODEL_LEN) -> Path:
+    """Write config.json, model.safetensors and tokenizer.json; word `wN` is token N. The folder.
+
+    It takes sequences of up to `length` tokens.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(_config(attention), indent=1))
+    (folder / "config.json").write_text(json.dumps(_config(attention, length), indent=1))
     save_file(_weights(), folder / "model.safetensors", {"format": "pt"})
     tokenizer = Tokenizer(models.WordLevel({f"w{token}": token for token in range(VOCAB_SIZE)}, unk_token="w0"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -37,7 +40,7 @@ def write_tiny_model(folder: Path, attention: Attention = "full") -> Path:
     return folder
 
 
-def _config(attention: Attention) -> dict[str, Any]:
+def _config(attention: Attention, length: int) -> dict[str, Any]:
     config: dict[str, Any] = {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
@@ -48,7 +51,7 @@ def _config(attention: Attention) -> dict[str, Any]:
         "num_attention_heads": HEADS,
         "num_key_value_heads": KV_HEADS,
         "head_dim": HEAD_DIM,
-        "max_position_embeddings": MAX_MODEL_LEN,
+        "max_position_embeddings": length,
         "rms_norm_eps": 1e-5,
         "rope_theta": 10000.0,
         "hidden_act": "silu",

@@ -32,6 +32,10 @@ Progress = Callable[[int, int], None]
 """Called with parts done, and all of them."""
 
 
+class RefusedError(UserError):
+    """No process can open the device beside this one."""
+
+
 class Worker:
     """One process, and the tasks of one home that it has still to do, the first of which it is at."""
 
@@ -122,7 +126,7 @@ class Workers:
         self._folder.cleanup()
 
     def results(self, checks: Sequence[Check], most: int | None = None) -> Iterator[Result]:
-        """What came of each check, in their order. Raises `UserError` where no process can open the device."""
+        """What came of each check, in their order. Raises `RefusedError`."""
         homes: dict[str, deque[Task]] = {}
         parts = {check.label: parts_of(check, self._subject) for check in checks}
         for check in sorted(checks, key=lambda check: -check.level):  # the longest parts are those of the last levels
@@ -163,17 +167,28 @@ class Workers:
                 return self._refused(worker, message, under_way)
             worker.ready = True
             return worker.begin()
-        under_way.outcomes[worker.tasks.popleft()] = message.outcome
         if message.usable:
+            under_way.outcomes[worker.tasks.popleft()] = message.outcome
             return worker.begin()
-        return self._replace(worker, under_way)
+        return self._failed(worker, message.outcome, under_way)
 
     def _lost(self, worker: Worker, under_way: _Round) -> None:
         how = worker.end()
         if not worker.ready:
             return self._refused(worker, f"its process {how}", under_way)
-        under_way.outcomes[worker.tasks.popleft()] = Outcome("failed", problems=(f"the process of this check {how}",))
-        return self._replace(worker, under_way)
+        return self._failed(worker, Outcome("failed", problems=(f"the process of this check {how}",)), under_way)
+
+    def _failed(self, worker: Worker, outcome: Outcome, under_way: _Round) -> None:
+        """A check has cost a process: what nobody has begun of it is left out, as each part may cost one more."""
+        task = worker.tasks.popleft()
+        under_way.outcomes[task] = outcome
+        self._replace(worker, under_way)
+        begun = {other.tasks[0] for other in self._workers if other.tasks}
+        for tasks in (*under_way.homes, *(other.tasks for other in self._workers)):
+            for left in [each for each in tasks if each.label == task.label and each not in begun]:
+                tasks.remove(left)
+                under_way.outcomes[left] = Outcome("not applicable", problems=("left out",))
+        under_way.homes = deque(filter(None, under_way.homes))
 
     def _replace(self, worker: Worker, under_way: _Round) -> None:
         """What it has not done is for another process."""
@@ -187,4 +202,4 @@ class Workers:
         self._replace(worker, under_way)
         self._most = min(self._most, len(self._workers))
         if not self._most:
-            raise UserError(f"No further process can use {self._order.device}: {reason}.", "Say `--jobs 1`.")
+            raise RefusedError(f"No other process can open {self._order.device}: {reason}.", "Say `--jobs 1`.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from functools import partial
 
 import torch
@@ -11,12 +12,13 @@ from anychip.ops.op import Kernel, OpSpec
 from anychip.plugin.communicator import Communicator
 from anychip.plugin.contract import KVPlan
 from anychip.runner.inputs import Forward, RunBatch
+from anychip.runner.platform import TorchPlatform
 from anychip.triton.ahead.process import Helpers, marker, programs_hash
 from anychip.triton.graphs import GraphKind
 from anychip.triton.keys import has_gluon
 from anychip.triton.platform import TritonPlatform, gpu_capabilities, use_device
 from anychip_cuda.chips import caches_of, chip_of, formats_of
-from anychip_cuda.choice import Choice, choose, find, remembered
+from anychip_cuda.choice import Choice, Found, choose, find, remembered
 from anychip_cuda.kernels import cuda_kernels
 from anychip_cuda.steps import prompt_steps
 from anychip_cuda.trial import timer
@@ -53,6 +55,19 @@ class CudaPlatform(TritonPlatform):
             self._choices[spec] = choose(self._found, spec, self._timed)
         self._choice = self._choices[spec]
         return cuda_kernels(self.chip, spec, self._choice.library)
+
+    def choices(self, spec: OpSpec) -> Mapping[str, TorchPlatform]:
+        """Triton's attention, and each library that serves such a model, for all long prompts."""
+        able = [each for each in self._found if each.library is not None and not each.library.refuses(spec)]
+        fixed = {each.line: self._with((each,)) for each in able}
+        return {"Triton": self._with(()), **fixed} if fixed else {}
+
+    def _with(self, found: tuple[Found, ...]) -> CudaPlatform:
+        """The same where a library that is found is chosen untimed."""
+        other = copy(self)
+        other._found, other._choices, other._choice = found, {}, None
+        other._timed = lambda library, spec: float(library is None)
+        return other
 
     def notes(self) -> tuple[str, ...]:
         """Also what attends long prompts; before a model is loaded, what could."""
