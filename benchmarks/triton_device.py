@@ -64,5 +64,5 @@ def check_one(name: str) -> str:
         try:
             lines.append(check_op(name, Subject(Device(dtypes, overlap))))  # type: ignore[arg-type]
         except Exception as error:  # noqa: BLE001 (a line of the table)
-            lines.append(f"WRONG {dtypes}: {"; ".join(map(str, error.args))[:600]}")
+            lines.append(f"WRONG {dtypes}: {'; '.join(map(str, error.args))[:600]}")
     return f"check {name}: {' | '.join(lines)}"

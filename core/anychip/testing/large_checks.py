@@ -59,7 +59,7 @@ def _try(name: str, spec: OpSpec, way: str, subject: Subject) -> _Tried:
     assert platform is not None, "asked before"
     fixed = ways(platform, spec)[way]
     if not computed(ATTENTION, fixed, spec):
-        raise NotApplicableError("attention runs by its reference, in one way")
+        return _Tried(way, 0)
     try:
         tried = try_op(OPS[name], fixed, spec, large_cases)
     except CheckFailedError as error:
@@ -69,6 +69,8 @@ def _try(name: str, spec: OpSpec, way: str, subject: Subject) -> _Tried:
 
 
 def _summary(tried: Sequence[_Tried]) -> str:
+    if not any(each.cases for each in tried):
+        return "attention runs by its reference, in one way"
     named = dict.fromkeys(each.way for each in tried if each.way != AS_CHOSEN)
     return "; ".join((*named, f"{sum(each.cases for each in tried)} cases"))
 
