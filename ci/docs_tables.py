@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import embed
 from anychip.bench.options import LoadOptions
+from anychip.cli.elsewhere import NEEDLESS, NOT_BUILT, RENAMED
 from anychip.cli.fields import Field, engine_fields, fields, server_fields
 
 SERVING, LOAD = "docs/serving.md", "docs/load.md"
@@ -21,6 +22,7 @@ def tables() -> dict[str, tuple[str, str]]:
     return {
         "server-flags": (SERVING, table(server_fields())),
         "engine-flags": (SERVING, table(engine_fields())),
+        "other-flags": (SERVING, elsewhere()),
         "load-flags": (LOAD, table(fields(LoadOptions))),
     }
 
@@ -28,6 +30,17 @@ def tables() -> dict[str, tuple[str, str]]:
 def table(listed: Iterable[Field]) -> str:
     """A row a flag."""
     return "\n".join(["| flag | default | meaning |", "|---|---|---|", *(row(field) for field in listed)])
+
+
+def elsewhere() -> str:
+    """A row for all flags of other engines that mean the same here."""
+    answers: dict[str, list[str]] = {}
+    for flag, ours in RENAMED.items():
+        answers.setdefault(f"`{ours}`", []).append(flag)
+    for flag, why in {**NEEDLESS, **NOT_BUILT}.items():
+        answers.setdefault(why, []).append(flag)
+    rows = (f"| {', '.join(f'`{flag}`' for flag in flags)} | {answer} |" for answer, flags in answers.items())
+    return "\n".join(["| there | here |", "|---|---|", *rows])
 
 
 def row(field: Field) -> str:

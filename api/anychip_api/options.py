@@ -9,6 +9,7 @@ import msgspec
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
+Word = Annotated[str, msgspec.Meta(min_length=1)]
 PositiveSeconds = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
 
 
@@ -19,9 +20,9 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Address to listen on; 0.0.0.0 lets other machines in."""
     port: Port = 8000
     """Port to listen on; 0 takes a free one."""
-    api_key: tuple[str, ...] = ()
+    api_key: tuple[Word, ...] = ()
     """Keys of which every request has to send one; none leaves the server open."""
-    served_model_name: tuple[str, ...] = ()
+    served_model_name: tuple[Word, ...] = ()
     """Names that requests may use for the model, the first one in answers; without any, the model as it was given."""
     metrics_prefix: str = "anychip:"
     """What the names in /metrics begin with; `vllm:` suits dashboards made for vLLM."""

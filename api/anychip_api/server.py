@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from anychip.config import EngineConfig
 from anychip.log import logger
 from anychip_api.listen import address_of, bind, listen, raise_file_limit
 from anychip_api.options import ServerOptions
+from anychip_api.parsers.registry import check_parser_names
 from anychip_api.tls import tls_context
 
 if TYPE_CHECKING:
@@ -44,13 +45,25 @@ def serve(
     `process` is the engine's, where the caller has started it already.
     Raises `UserError` when the port cannot be had or the engine cannot start.
     """
-    tls_context(options)  # read again later; a wrong certificate is told before anything loads
+    _check(config, options)
     raise_file_limit()
     with (
         closing(bind(options.host, options.port)) as listener,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as run,
     ):
         return run.run(_run(AsyncEngine.create(config, progress, process), options, listener, tuple(extensions)))
+
+
+def _check(config: EngineConfig, options: ServerOptions) -> None:
+    """What is read again later, for a mistake to be told before anything loads."""
+
+    def plugins() -> Mapping[tuple[str, str], str]:
+        from anychip.plugin.registry import Registry
+
+        return Registry(config.plugins).parsers
+
+    tls_context(options)
+    check_parser_names(options.tool_call_parser, options.reasoning_parser, plugins)
 
 
 async def _run(

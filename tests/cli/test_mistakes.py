@@ -10,6 +10,9 @@ import pytest
 from tests.cli.command import config_folder, run
 from tests.weights import tiny_models
 
+from anychip.cli.elsewhere import NEEDLESS, NOT_BUILT, RENAMED
+from anychip.cli.fields import engine_fields, server_fields
+from anychip.cli.sampling import sampling_fields
 from anychip.testing.tiny_model import write_tiny_model
 
 NULL = ("--device", "null", "--load-format", "dummy")
@@ -37,6 +40,25 @@ def test_unknown_flag_or_command(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["--gpu-memory-utilization", "0.9"], "--memory-utilization"),
+        (["--enable-auto-tool-choice"], "chat template"),
+        (["--tensor-parallel-size=2"], "one device"),
+    ],
+)
+def test_flags_of_other_engines(arguments: list[str], word: str) -> None:
+    check(run("serve", "demo", *arguments), arguments[0].partition("=")[0], word)
+
+
+def test_no_flag_of_ours_is_called_anothers() -> None:
+    ours = {field.flag for field in (*engine_fields(), *server_fields(), *sampling_fields())}
+    others = {**RENAMED, **NEEDLESS, **NOT_BUILT}
+    assert ours.isdisjoint(others)
+    assert set(RENAMED.values()) <= ours | {"--no-enable-prefix-caching"}
+
+
+@pytest.mark.parametrize(
     ("flag", "value", "word"),
     [
         ("--port", "abc", "integer"),
@@ -46,11 +68,22 @@ def test_unknown_flag_or_command(arguments: list[str]) -> None:
         ("--dtype", "int3", "bfloat16"),
         ("--load-format", "pickle", "safetensors"),
         ("--quantization", "int3", "int4"),
-        ("--kv-cache-dtype", "int4", "int8"),
+        ("--kv-cache-dtype", "int4", "auto, int8 or fp8"),
+        ("--quantization", "awq", "Leave the flag out"),
+        ("--tool-call-parser", "bogus", "hermes"),
+        ("--reasoning-parser", "bogus", "think"),
     ],
 )
 def test_bad_value_of_a_flag(flag: str, value: str, word: str) -> None:
-    check(run("serve", flag, value), flag, value, word)
+    done = run("serve", "no-such-model", flag, value)
+    check(done, value, word)
+    assert flag in done.stderr or flag.endswith("-parser")
+
+
+@pytest.mark.parametrize("flag", ["--api-key", "--served-model-name"])
+def test_an_empty_key_or_name_is_none(flag: str) -> None:
+    """A key that a shell's unset variable left empty would leave the server open."""
+    check(run("serve", "no-such-model", flag, ""), flag, "not empty")
 
 
 def test_nothing_to_compile() -> None:

@@ -71,6 +71,16 @@ def choose_parsers(
     return Parsers(_choose("tool", tool, template, plugins), _choose("reasoning", reasoning, template, plugins))
 
 
+def check_parser_names(
+    tool: str | None, reasoning: str | None, plugins: Callable[[], Mapping[tuple[str, str], str]]
+) -> None:
+    """Raise `UserError` for a name that does not exist, before a model is loaded for it."""
+    names: dict[Kind, str | None] = {"tool": tool, "reasoning": reasoning}
+    for kind, name in names.items():
+        if name is not None:
+            _choose(kind, name, "", plugins)
+
+
 def parser_names(kind: Kind) -> list[str]:
     """Names of ours that a flag takes."""
     return sorted(name for one, name in (*BUILT_IN, *ALIASES) if one == kind)

@@ -72,7 +72,10 @@ class Field:
     def _takes(self) -> str:
         arm = _arms(self.hint)[0]
         if typing.get_origin(arm) is Literal:
-            return " or ".join(typing.get_args(arm))
+            *rest, last = typing.get_args(arm)
+            return f"{', '.join(rest)} or {last}"
+        if self.is_list:
+            arm = typing.get_args(arm)[0]
         kind, *limits = typing.get_args(arm) if typing.get_origin(arm) is Annotated else (arm,)
         noun = {int: "an integer", float: "a number"}.get(kind, "text")
         words = [noun, *(_range(meta) for meta in limits)]
@@ -118,6 +121,8 @@ def _arms(hint: Any) -> list[Any]:
 
 
 def _range(meta: msgspec.Meta) -> str:
+    if meta.min_length:
+        return "that is not empty"
     bounds = (("of at least", meta.ge), ("above", meta.gt), ("of at most", meta.le), ("below", meta.lt))
     return " and ".join(f"{word} {limit:g}" for word, limit in bounds if limit is not None)
 

@@ -14,5 +14,7 @@ def main() -> None:
 
 def _run() -> None:
     from anychip.cli.app import make_app
+    from anychip.cli.elsewhere import check_flags
 
+    check_flags(sys.argv[1:])
     make_app(sys.argv[1:])()
