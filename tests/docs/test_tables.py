@@ -21,6 +21,8 @@ from sources import ROOT
 
 ROW = re.compile(r"^\| `(\w+)` \| (gauge|counter|histogram) \|", re.MULTILINE)
 
+OPTIONS = ("server-flags", "engine-flags", "load-flags")
+
 
 def read(document: str) -> str:
     return (ROOT / "docs" / document).read_text(encoding="utf-8")
@@ -33,7 +35,8 @@ def test_the_flags_are_those_of_the_code(name: str) -> None:
 
 
 def test_every_option_has_a_row_that_says_something() -> None:
-    rows = [line for _, table in docs_tables.tables().values() for line in table.splitlines()[2:]]
+    tables = docs_tables.tables()
+    rows = [line for name in OPTIONS for line in tables[name][1].splitlines()[2:]]
     assert len(rows) == sum(
         len(one) for one in (FIELDS, ServerOptions.__struct_fields__, LoadOptions.__struct_fields__)
     )
