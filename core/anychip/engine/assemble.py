@@ -1,4 +1,4 @@
-"""From scheduled rows to a `Batch`: array work only, and only rows that score their prompt cost a loop."""
+"""From scheduled rows to a `Batch`, by array work over all rows; only rows that score their prompt take a loop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from anychip.engine.request import Rows
 
 @dataclass(slots=True)
 class StepRecord:
-    """What the scheduler has to remember of a step until its result is there."""
+    """What the scheduler remembers of a step until its result is committed."""
 
     step: int
     rows: Int32
@@ -21,25 +21,28 @@ class StepRecord:
     """[S] rows that sample, or pool, in batch order."""
     first_ends: Int32
     first_positions: Int32
-    """`ends` and `positions` of the step with which a run of equal steps began."""
+    """`ends` and `positions` of the first of a run of steady steps, see `Steady`; of this step if it is alone."""
     later: int = 0
-    """How many steps after that one this is."""
+    """How many steps after the first one this is."""
 
     @property
     def ends(self) -> Int32:
-        """[R] tokens of each row in the cache once the step is done."""
+        """[R] tokens of each row that are in the cache once the step is done."""
         return self.first_ends + self.later
 
     @property
     def positions(self) -> Int32:
-        """[S] index in the row's tokens of what it samples."""
+        """[S] where, among its row's tokens, the sampled one goes."""
         return self.first_positions + self.later
 
 
 def assemble(
     state: Rows, rows: Int32, counts: Int32, tables: tuple[Int32, ...], block_size: int, step: int
 ) -> tuple[Batch, StepRecord]:
-    """The batch in which row rows[i] computes its next counts[i] tokens, single tokens first; advances the counters."""
+    """Build the step in which row rows[i] computes its next counts[i] tokens, and advance the rows' counters.
+
+    `tables` hold a block table of all rows for each KV group. Rows with one token come first in the batch.
+    """
     several = counts > 1
     num_single = len(rows) - int(np.count_nonzero(several))
     if num_single < len(rows):
@@ -73,7 +76,10 @@ def assemble(
 
 
 def share(rows: Int32, gap: Int32, budget: int) -> tuple[Int32, Int32]:
-    """Rows that run and how many tokens each computes; long prompts take what single tokens leave of the budget."""
+    """Divide a budget of tokens: rows that run, and how many tokens each computes.
+
+    `gap` [R] is what each row has still to compute. Single tokens go first; longer gaps take what is left, in order.
+    """
     if len(rows) <= budget and np.count_nonzero(gap == 1) == len(gap):
         return rows, gap
     order = np.argsort(gap > 1, kind="stable")
@@ -84,7 +90,7 @@ def share(rows: Int32, gap: Int32, budget: int) -> tuple[Int32, Int32]:
 
 
 def _sampling(state: Rows, rows: Int32, ends: Int32, last: Int32) -> tuple[Int32, Int32, Int32]:
-    """Rows that reach their newest token and sample the next one, its position, and its place among the T tokens."""
+    """[S] rows that reach their newest token and sample; the position of the sample; the index of that token in T."""
     samples = ends == state.num_tokens[rows]
     if np.count_nonzero(samples) == len(rows):
         return rows, ends, last
@@ -107,7 +113,7 @@ def _token_positions(rows: Int32, counts: Int32, starts: Int32, query_start: Int
 
 
 def table_lines(table: Int32, rows: Int32, width: int) -> Int32:
-    """[R, width] the rows' lines: a view where the rows are the first ones in order, as they mostly are."""
+    """[R, width] the rows' lines of a block table; a view, not a copy, where the rows are 0 to R - 1 in order."""
     if rows[0] == 0 and rows[-1] == len(rows) - 1 and (len(rows) == 1 or (rows[1:] > rows[:-1]).all()):
         return table[: len(rows), :width]
     return table[:, :width].take(rows, axis=0)
@@ -122,7 +128,7 @@ def _add_scored(
     logits_at: Int32,
     targets: Int32,
 ) -> tuple[Int32, Int32]:
-    """Add the positions whose next prompt token is to be scored, keeping `logits_at` ascending."""
+    """Add the tokens after which a prompt token is to be scored to `logits_at` and `targets`, in ascending order."""
     places, scored = [logits_at], [targets]
     firsts, lasts = np.maximum(state.scored[rows], starts), np.minimum(state.prompt_length[rows] - 1, ends)
     for index in np.flatnonzero((firsts < lasts) & np.isin(rows, list(state.scoring))).tolist():

@@ -1,4 +1,4 @@
-"""The asynchronous client: an engine in a process of its own, reached over a socket pair. No torch in this process."""
+"""The asynchronous client of an engine in a process of its own, over a socket pair. Imports no torch."""
 
 from __future__ import annotations
 
@@ -145,7 +145,10 @@ class AsyncEngine:
         cache_salt: str = "",
         add_special_tokens: bool = True,
     ) -> RequestStream:
-        """The same for a vector, which is in the stream's one delta, raw. `vectors` makes of it what was asked for."""
+        """Validate a request for a vector and hand it to the engine. Raises `RequestError` or `EngineDeadError`.
+
+        The stream has one delta, whose `vector` is the pooled one; `vectors` turns it into an embedding or a score.
+        """
         if self.dead:
             raise EngineDeadError(self.last_words)
         prepared = self.vectors.prepare(
@@ -207,7 +210,7 @@ class AsyncEngine:
         self.lost("The engine was closed.")
 
     def receive(self, frame: bytes) -> None:
-        """Take in one message of the engine."""
+        """Take in one message of the engine, without its length."""
         message = decode_from_engine(frame)
         match message:
             case StepOutputs():
@@ -222,7 +225,7 @@ class AsyncEngine:
                 self.lost(message.message, message)
 
     def lost(self, words: str, failure: Failure | None = None) -> None:
-        """The process is gone: every open request fails, now."""
+        """The process is gone: every open request fails, and says `words`. Later calls do nothing."""
         if self._died.is_set():
             return
         self.last_words = words

@@ -30,7 +30,10 @@ class Choice:
         self._stops = StopChecker(params.stop, params.include_stop_str_in_output) if params.stop and speaks else None
 
     def feed(self, tokens: list[int], logprobs: list[TokenLogprobs] | None, finished: Finished | None) -> Delta:
-        """What these tokens add; those after the end of a stop string are dropped."""
+        """What new tokens add: their text and log-probabilities, or the end. Tokens after a stop string are dropped.
+
+        `logprobs` has an entry for each token; `finished`: the engine ended the sequence with the last of them.
+        """
         delta = Delta(self.index, logprobs=None if self.params.logprobs is None else [])
         for place, token in enumerate(tokens):
             self.count += 1
@@ -52,7 +55,7 @@ class Choice:
         return delta
 
     def _push(self, delta: Delta, token: int, hidden: bool) -> str | None:
-        """Add one token's text; the stop string it completed, if any."""
+        """Add one token's text, unless it is hidden; returns the stop string that it completed, if any."""
         if self._stream is None or hidden:
             return None
         return self._emit(delta, self._stream.push(token))
@@ -78,7 +81,7 @@ class Choice:
 
 
 class Collected:
-    """One request on the client's side. Deltas wait in `deltas` until taken."""
+    """One request on the client's side. Deltas wait in `deltas` until `take` is called."""
 
     def __init__(self, request_id: str, prepared: PreparedRequest, tokenizer: Tokenizer | None) -> None:
         self.request_id = request_id
@@ -122,12 +125,12 @@ class Collector:
         return len(self._by_handle)
 
     def open(self, collected: Collected) -> None:
-        """Expect output of this request."""
+        """Expect outputs for this request."""
         for handle in collected.choices:
             self._by_handle[handle] = collected
 
     def close(self, collected: Collected) -> tuple[int, ...]:
-        """Forget a request; the handles that the engine still works on."""
+        """Forget a request; returns the handles that the engine still works on."""
         left = tuple(handle for handle in collected.choices if self._by_handle.pop(handle, None) is not None)
         collected.open = 0
         return left
@@ -137,7 +140,7 @@ class Collector:
         return list(dict.fromkeys(self._by_handle.values()))
 
     def collect(self, outputs: StepOutputs) -> tuple[list[Collected], tuple[int, ...]]:
-        """Take in a message; the requests that gained something, and handles that a stop string ended, to abort."""
+        """Take in a message. Returns requests that gained something, and handles to abort, ended by a stop string."""
         for scheduled in outputs.scheduled:
             if (collected := self._by_handle.get(scheduled.handle)) and collected.choices[scheduled.handle].index == 0:
                 collected.num_cached_tokens, collected.waited = scheduled.cached_tokens, scheduled.waited

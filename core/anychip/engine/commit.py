@@ -1,4 +1,4 @@
-"""From a `StepResult` to what the client is told: tokens, ends, log-probabilities."""
+"""From a `StepResult` to what clients are told: sampled tokens, ended sequences, log-probabilities."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from anychip.engine.request import Leaving, Rows
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A committed step, for `StepOutputs`."""
+    """What a committed step brought, as `StepOutputs` carries it."""
 
     handles: bytes = b""
     token_start: bytes = b""
@@ -26,7 +26,7 @@ class Outcome:
 
 
 def read_result(state: Rows, record: StepRecord, result: StepResult) -> Outcome:
-    """Write sampled tokens into their rows and find out which sequences ended; those of finished rows are dropped."""
+    """Write sampled tokens into their rows, and find sequences that ended. Tokens of finished rows are dropped."""
     rows, positions, tokens, keep = _kept(state, record, result)
     state.tokens[rows, positions] = tokens
     finished = [*_errors(state, result), *_ended(state, rows, positions, tokens), *_scored(state, record)]
@@ -46,7 +46,7 @@ def read_result(state: Rows, record: StepRecord, result: StepResult) -> Outcome:
 
 
 def computed(state: Rows, record: StepRecord, result: StepResult) -> tuple[Int32, Int32]:
-    """Rows whose caches are good, with the tokens in each; not those that failed or whose tokens are dropped."""
+    """Rows of a step whose cached blocks may be shared, and their tokens in the cache; not failed or finished rows."""
     if not (result.errors or state.num_left):
         return record.rows, record.ends
     good = state.leaving[record.rows] != Leaving.FINISHED
@@ -55,7 +55,7 @@ def computed(state: Rows, record: StepRecord, result: StepResult) -> tuple[Int32
 
 
 def _kept(state: Rows, record: StepRecord, result: StepResult) -> tuple[Int32, Int32, Int32, Int32 | None]:
-    """Rows, positions and tokens that count, and where they are in the result; None where all do."""
+    """Sampled rows, positions and tokens that are kept, and their indices in the result; None: all are kept."""
     rows = result.rows
     assert len(result.token_ids) == len(rows), "one token a row and step, until there is speculation"
     if len(rows) == len(record.sampled):
@@ -85,7 +85,7 @@ def _ended(state: Rows, rows: Int32, positions: Int32, tokens: Int32) -> list[Fi
 
 
 def _scored(state: Rows, record: StepRecord) -> list[Finished]:
-    """Sequences that only score their prompt end when all of it is computed."""
+    """Ends of sequences that only score their prompt: they are over once all of it is computed."""
     if not state.silent:
         return []
     rows = record.rows
@@ -95,7 +95,7 @@ def _scored(state: Rows, record: StepRecord) -> list[Finished]:
 
 
 def _pooled(state: Rows, pooled: Pooled) -> tuple[list[Finished], Vectors]:
-    """Sequences whose vector came: they end with it."""
+    """Ends of sequences whose pooled vector came, and these vectors."""
     keep = state.leaving[pooled.rows] != Leaving.FINISHED
     handles = state.handles[pooled.rows[keep]]
     values = np.ascontiguousarray(pooled.vectors[keep], np.float32)

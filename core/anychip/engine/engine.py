@@ -78,7 +78,7 @@ class Engine:
         return bool(self._under_way) or self.scheduler.has_work
 
     def handle(self, message: Submit | Abort | ResetPrefixCache) -> None:
-        """Take in what a client asks."""
+        """Take in a client's message."""
         match message:
             case Submit():
                 self.scheduler.add(message, self._constrained.follower(message))
@@ -88,7 +88,10 @@ class Engine:
                 self.scheduler.reset_prefix_cache()
 
     def step(self) -> list[StepOutputs]:
-        """Submit the next step and take in the oldest one under way; what there is to tell, in order."""
+        """Submit the next step, and commit the oldest of those under way; returns messages for clients, in order.
+
+        With nothing to schedule, one of those under way is committed.
+        """
         outputs: list[StepOutputs] = []
         scheduled = self.scheduler.schedule()
         if scheduled is None:
@@ -125,7 +128,7 @@ class Engine:
         self.scheduler.check_integrity()
 
     def close(self) -> None:
-        """Give the device back."""
+        """End the runner, which gives the device's memory back."""
         self._under_way.clear()
         self._constrained.close()
         self.runner.close()
@@ -137,14 +140,14 @@ class Engine:
 
 
 def _tell_overlooked(config: EngineConfig, registry: Registry) -> None:
-    """Who left the choice to us hears of a chip that is there and that no installed platform runs on."""
+    """With `--device auto`, warn of a chip in this machine for which no platform is installed."""
     for extra in registry.missing if config.device == "auto" else ():
         if extra.seen:
             logger.warning("%s", extra.sentence)
 
 
 def _without_reuse(config: EngineConfig, plan: KVPlan) -> EngineConfig:
-    """The config of a model whose vectors are made of all tokens."""
+    """`config` without prefix caching, for a model whose vectors need every token computed."""
     if config.enable_prefix_caching and plan.groups:
         logger.info("Prefix caching is off: a vector of this model needs every token of its prompt computed")
     return config.replace("model", enable_prefix_caching=False)

@@ -1,4 +1,4 @@
-"""What clients are still to be told, and counters since the start."""
+"""What clients have still to be told, and counters since the start."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from anychip.engine.request import Request
 
 
 class Report:
-    """Collects what happens between two messages."""
+    """Collects what happens between two messages to clients."""
 
     def __init__(self, cache: CacheManager) -> None:
         self.finished: list[Finished] = []
@@ -25,17 +25,17 @@ class Report:
 
     @property
     def waits(self) -> bool:
-        """Whether there is something to tell."""
+        """Whether there is something to tell clients, apart from a step's outcome."""
         return bool(self.finished or self._scheduled)
 
     def started(self, request: Request, cached: int) -> None:
-        """A request was scheduled for the first time, with `cached` tokens found in the cache."""
+        """Note that a request was scheduled for the first time, `cached` of its tokens being in the cache."""
         self._scheduled.append(Scheduled(request.handle, cached, time.monotonic() - request.arrived))
         self._queries += request.prompt_length
         self._hits += cached
 
     def stats(self, running: int, waiting: int) -> Stats:
-        """Counters now."""
+        """The counters as they are now."""
         return Stats(
             running=running,
             waiting=waiting,
@@ -49,7 +49,7 @@ class Report:
         )
 
     def outputs(self, outcome: Outcome, stats: Stats) -> StepOutputs:
-        """All that has happened, and a step's outcome."""
+        """The message about a step's outcome and all that was collected, which is then forgotten."""
         scheduled, self._scheduled = tuple(self._scheduled), []
         finished, self.finished = tuple(self.finished), []
         return StepOutputs(

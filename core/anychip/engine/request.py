@@ -1,4 +1,4 @@
-"""A request inside the engine, and the rows of those that run, as arrays."""
+"""A request inside the engine, and the state of all running requests as arrays."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Request:
     """Prompt and the output so far; all that is known."""
     prompt_length: int
     limit: int
-    """Tokens it owns at most: prompt and max_tokens. A vector counts as one."""
+    """Most tokens it may own: its prompt and max_tokens. A pooled vector counts as a token."""
     sampling: RowSampling
     stop_ids: tuple[int, ...]
     eos_ids: tuple[int, ...]
@@ -41,7 +41,7 @@ class Request:
     chain: list[BlockHash] = field(default_factory=list)
     """Hashes of its full blocks, as far as computed."""
     scored: int = 0
-    """Prompt tokens whose next one was scored before it was last preempted."""
+    """Prompt tokens whose successor was scored before it was last preempted."""
     follower: Follower | None = None
     """Its place in the grammar that it has to fit."""
     row: int = -1
@@ -50,7 +50,7 @@ class Request:
 
     @classmethod
     def of(cls, message: Submit, arrival: int, priority: bool) -> Request:
-        """The request a message asks for; `priority` tells whether the policy looks at its priority."""
+        """The request that a message asks for. `arrival` numbers requests; `priority`: whether theirs counts."""
         prompt = message.prompt_token_ids
         return cls(
             handle=message.handle,
@@ -74,12 +74,12 @@ class Request:
 
     @property
     def cacheable(self) -> int:
-        """Tokens that a cached prefix may stand in for: the last one is computed anyway, and those yet to be scored."""
+        """Most tokens that may come from the prefix cache: the last one is always computed, and those to be scored."""
         most = max(min(len(self.tokens), self.limit - 1) - 1, 0)
         return most if self.sampling.prompt_logprobs is None else min(self.scored, most)
 
     def admission(self, row: int) -> AdmittedRow:
-        """What the device needs to know to take it up in `row`."""
+        """What the device is told when it is taken up in `row`."""
         history = self.sampling.needs_history
         return AdmittedRow(
             row=row,
@@ -92,20 +92,20 @@ class Request:
 
 
 class Leaving(IntEnum):
-    """Why a row runs no further, though steps naming it may still be under way."""
+    """Why a row is scheduled no more, while steps that name it may still be under way."""
 
     NO = 0
     FINISHED = 1
     """What it still samples is dropped."""
     PREEMPTED = 2
-    """What it still samples is kept; then it waits again."""
+    """What it still samples is kept; then its request waits again."""
 
 
 class Rows:
-    """State of the running requests as arrays over stable rows; a steady step touches no Python object of a request.
+    """State of the running requests as arrays by stable row, so that a step is array work, not a loop over requests.
 
-    A row owns `num_tokens` tokens, the newest perhaps still on the device, of which `num_computed` are in the cache or
-    will be once the steps under way are done.
+    A row owns `num_tokens` tokens, the newest of which may still be on the device only. `num_computed` of them are in
+    the cache, or will be once the steps under way are done.
     """
 
     def __init__(self, rows: int, max_model_len: int) -> None:
@@ -118,21 +118,21 @@ class Rows:
         self.last_step = np.zeros(rows, np.int64)
         self.leaving = np.zeros(rows, np.int8)
         self.scored: Int32 = np.zeros(rows, np.int32)
-        """Tokens from the start whose next one was scored."""
+        """Prompt tokens, from the first on, whose successor was scored."""
         self.handles = np.zeros(rows, np.int64)
         self.stop_ids: Int32 = np.full((rows, 1), -1, np.int32)
         self.targets: Int32 = np.full(rows, SAMPLE, np.int32)
-        """What a row wants at its newest token: SAMPLE or POOL."""
+        """What a row asks for at its newest token: SAMPLE or POOL."""
         self.requests: list[Request | None] = [None] * rows
         self.free = list(range(rows))
         self.num_left = 0
-        """Rows that left and whose blocks come back once a step under way is done."""
+        """Rows that were left but not released, as a step under way names them."""
         self.scoring: set[int] = set()
         """Rows that still have prompt tokens to score."""
         self.followed: dict[int, Follower] = {}
         """Rows that follow a grammar."""
         self.silent: set[int] = set()
-        """Rows that sample nothing."""
+        """Rows that only score their prompt."""
 
     def request(self, row: int) -> Request:
         """The request in a row in use."""
@@ -141,7 +141,7 @@ class Rows:
         return request
 
     def occupy(self, request: Request, cached: int) -> int:
-        """Give `request` the lowest free row, its first `cached` tokens being in the cache already."""
+        """Give `request` the lowest free row and return that; its first `cached` tokens are in the cache already."""
         row = heapq.heappop(self.free)
         request.row = row
         self.requests[row] = request
@@ -165,14 +165,14 @@ class Rows:
         return row
 
     def followable(self, rows: Int32, known: int) -> Int32:
-        """Those of `rows` whose newest token a mask may build on: it comes from step `known` or an earlier one."""
+        """`rows` without those that follow a grammar and whose newest token is unknown: sampled after step `known`."""
         newest = self.tokens[rows, self.num_tokens[rows] - 1]
         waits = (newest == PENDING) & (self.last_step[rows] > known) & np.isin(rows, list(self.followed))
         kept: Int32 = rows[~waits]
         return kept
 
     def vacate(self, row: int) -> Request:
-        """Take the request out of its row, with its tokens."""
+        """Free a row; returns its request, which takes its tokens along."""
         request = self.request(row)
         request.tokens = self.tokens[row, : self.num_tokens[row]].copy()
         request.scored = int(self.scored[row])
@@ -185,7 +185,7 @@ class Rows:
         return request
 
     def check_integrity(self, active: set[int]) -> None:
-        """Recount the rows, of which `active` run; call it when no step is under way."""
+        """Assert that rows add up, `active` being those that run; call it when no step is under way."""
         assert self.num_left == 0, "a row that left was never released"
         in_use = {row for row, request in enumerate(self.requests) if request is not None}
         assert in_use == active, "rows in use are not the active rows"

@@ -1,4 +1,4 @@
-"""Reuse of cached prefixes: what a request can take from the cache, and what will be there soon."""
+"""Prefix caching: what a request can take from the cache, and what running rows will have put there soon."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from anychip.engine.request import Request, Rows
 
 
 class PrefixReuse:
-    """Compares the hashes of a request's blocks with those that are cached or coming."""
+    """Compares the hashes of a request's blocks with those in the cache, and with those being computed."""
 
     def __init__(self, cache: CacheManager, rows: Rows) -> None:
         self.cache = cache
         self.rows = rows
         self.coming: dict[BlockHash, int] = {}
-        """Hash of a block to the row that will compute it."""
+        """By hash of a block, the row that will compute it."""
 
     def reusable(self, request: Request) -> list[BlockHash]:
-        """Cached blocks from its beginning that `request` need not compute."""
+        """Hashes of the leading blocks of `request` that are in the cache."""
         if not self.cache.prefix_caching:
             return []
         extend_chain(request.chain, request.tokens, self.cache.block_size, request.root)
@@ -35,17 +35,17 @@ class PrefixReuse:
         return len(upcoming) == 2 and all(block_hash in self.coming for block_hash in upcoming)
 
     def announce(self, request: Request, cached: int) -> None:
-        """The row of `request` is going to compute its blocks after the `cached` ones."""
+        """Note that the row of `request` will compute its blocks after the `cached` ones."""
         self.rows.published[request.row] = cached
         for block_hash in request.chain[cached:]:
             self.coming.setdefault(block_hash, request.row)
 
     def withdraw(self, row: int) -> None:
-        """`row` computes no further."""
+        """Note that `row` will not compute the rest of its blocks."""
         self._forget(self.rows.request(row).chain[int(self.rows.published[row]) :], row)
 
     def publish(self, rows: Int32, ends: Int32) -> None:
-        """Offer the blocks that a step filled, up to token ends[i] of rows[i]; all these tokens are known by now."""
+        """Index the blocks that a step filled, of rows[i] up to token ends[i], all of which are known by now."""
         if not self.cache.prefix_caching:
             return
         size = self.cache.block_size

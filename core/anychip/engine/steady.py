@@ -1,4 +1,8 @@
-"""Steady decoding: the same rows each gain a token, step after step, and only what changes is worked out."""
+"""Steady decoding: while the same rows each gain a token, step after step, one batch is advanced in place.
+
+Building a batch takes work for each row; in a run of equal steps only positions, lengths and, now and then, a block
+change. The run ends when a request comes or goes, or a row may end.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from anychip.engine.request import Rows
 
 
 def may_repeat(batch: Batch, state: Rows, cache: CacheManager) -> bool:
-    """Whether the step after `batch`, in which all rows run, may be the same with one token more in each."""
+    """Whether the step after `batch`, in which all active rows run, may be the same with one token more in each row."""
     if state.followed or not cache.groups or not batch.only_samples:
         return False
     return np.count_nonzero(batch.token_ids == PENDING) in (0, batch.num_rows)
@@ -22,16 +26,16 @@ def may_repeat(batch: Batch, state: Rows, cache: CacheManager) -> bool:
 class Steady:
     """A run of steps after one in which every row brought one token and samples the next.
 
-    They share one `Batch`, whose arrays advance in place. `Rows` hears only of tokens meanwhile; `settle` tells the
-    rest.
+    They share one `Batch`, whose arrays advance in place. Meanwhile counters in `Rows` are not kept up to date, and
+    tokens only from time to time; `settle` catches up.
     """
 
     def __init__(self, state: Rows, cache: CacheManager, batch: Batch, record: StepRecord) -> None:
         self.first = record
         self.known = bool(batch.token_ids[0] != PENDING)
-        """Whether the host has seen the tokens that a step begins with."""
+        """Whether tokens are known to the host before the next step begins; else they are PENDING in each batch."""
         self.newest = batch.token_ids
-        """[R] what the latest committed step sampled."""
+        """[R] tokens that the latest committed step sampled."""
         self.handles = state.handles[batch.rows].tobytes()
         self.token_start = batch.query_start.tobytes()
         self._state, self._cache = state, cache
@@ -42,18 +46,18 @@ class Steady:
         self.batch = replace(batch, step=record.step + 1, token_ids=token_ids, positions=positions, seq_lens=seq_lens)
         self._taken = 0
         self._last = int((state.limit[batch.rows] - 1 - batch.seq_lens).min())
-        """Steps that may be taken until a row owns all its tokens."""
+        """Steps until a row reaches its limit."""
         self._room = cache.groups[0].counts[batch.rows] * cache.block_size - batch.seq_lens
-        """[R] steps that may be taken until the row needs a block."""
+        """[R] steps until the row needs another block."""
         self._grows_at = int(self._room.min()) + 1
         self._fills_at = 0
         self._unwritten: list[Int32] = []
-        """Tokens of the latest committed steps, as long as nobody asks for them in the rows."""
+        """Tokens of the latest committed steps that are not written to `Rows` yet."""
         self._written = 0
         self._ends = {*state.stop_ids[batch.rows].ravel().tolist()}
 
     def advance(self) -> bool:
-        """Take one more step; False where a row ends or there is no block for it."""
+        """Advance the batch by one step. False, and nothing changed, if a row is at its limit or lacks a block."""
         taken = self._taken + 1
         if taken > self._last or (taken >= self._grows_at and not self._grow(taken)):
             return False
@@ -64,12 +68,15 @@ class Steady:
         return True
 
     def record(self, step: int) -> StepRecord:
-        """What has to be remembered of the step just taken."""
+        """The record of the step just taken, whose number is `step`."""
         first = self.first
         return StepRecord(step, first.rows, first.sampled, first.first_ends, first.first_positions, self._taken)
 
     def note(self, record: StepRecord, result: StepResult) -> bool:
-        """Keep a step's tokens, if that is all there is to do; False if a row may have ended or brought more."""
+        """Take in a step's tokens. False if there is more to do: a row may have ended, or brought more than a token.
+
+        In that case all tokens up to the step before are in `Rows`, and the caller commits this one in full.
+        """
         tokens = result.token_ids.astype(np.int32)  # a copy: the runner may use its array again
         full = len(tokens) == len(self.newest)
         if full:
@@ -83,7 +90,7 @@ class Steady:
         return True
 
     def fills(self, record: StepRecord) -> bool:
-        """Whether a step may have filled a block of some row."""
+        """Whether a step may have filled a block of some row; if so, tokens are written to `Rows`."""
         if record.later < self._fills_at:
             return False
         size = self._cache.block_size
@@ -92,7 +99,7 @@ class Steady:
         return True
 
     def settle(self, step: int, committed: int) -> None:
-        """Bring the rows up to date after step number `step`; tokens of steps after `committed` are not known yet."""
+        """Bring `Rows` up to date after step number `step`; tokens of steps after `committed` are not known yet."""
         state, rows, ends = self._state, self.batch.rows, self.batch.seq_lens
         state.num_computed[rows] = ends
         state.num_tokens[rows] = ends + 1
@@ -102,7 +109,7 @@ class Steady:
             state.tokens[rows, ends - back] = PENDING
 
     def _write(self) -> None:
-        """Write committed tokens into the rows."""
+        """Write the committed tokens that are still missing to `Rows`."""
         for later, tokens in enumerate(self._unwritten, self._written + 1):
             self._state.tokens[self.first.rows, self.first.first_ends + later] = tokens
         self._written += len(self._unwritten)
@@ -120,7 +127,7 @@ class Steady:
         return True
 
     def _look_up(self, width: int, taken: int) -> None:
-        """Have the batch's tables name the new blocks: views do so by themselves."""
+        """Put new blocks into the batch's tables, `width` columns wide; views of the cache's have them already."""
         tables, rows = [group.table for group in self._cache.groups], self.batch.rows
         if width != self.batch.block_tables[0].shape[1]:
             lines = tuple(table_lines(table, rows, width) for table in tables)

@@ -1,4 +1,4 @@
-"""Launching the choice of a token and its note: two launches, whatever is asked for."""
+"""Launching the choice of tokens, and noting them: two launches, whatever sampling asks for."""
 
 from __future__ import annotations
 
@@ -13,20 +13,24 @@ from anychip.triton.programs.draw import draw_tokens, weigh_blocks
 from anychip.triton.programs.greedy import choose_peak, find_peaks
 
 PART = 2048
-"""Tokens of the vocabulary that a program looks at."""
+"""Tokens of the vocabulary that a program of the first launch reads."""
 TILE = PART // BLOCK
-"""Blocks of a part."""
+"""Blocks in a part, see `anychip.sample.choose`."""
 LEVELS = 16
-"""Levels between which the cut of top-k or top-p is looked for where it may lie among too many tokens."""
+"""Levels that narrow down where top-k or top-p cuts a row off, if too many tokens are near the cut to be listed."""
 THREADS = 256
-"""Of the program that draws a row's token."""
+"""Threads of the program that draws a row's token."""
 SHIFTS = {torch.float32: 0, torch.bfloat16: 16, torch.float16: 13}
-"""Lowest bits of a float32 that are 0 where it has been such a number."""
+"""Low bits of a float32 that are always 0 if it was converted from such a type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """Where random numbers come from and where tokens go: `numbers` and `highest` for `sample`, else the rest."""
+    """Where random numbers come from, and where tokens go.
+
+    `sample` is given `numbers` [L] and `highest` [L]; `take_drawn` draws from `keys` [L] at `positions` [L], and notes
+    tokens in `newest` at `rows` [L].
+    """
 
     ids: torch.Tensor
     numbers: torch.Tensor | None = None
@@ -39,11 +43,11 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """The ops of choosing on one chip."""
+    """The ops that choose tokens, on one chip. L rows of logits."""
 
     chip: Chip
     room: int = 16384
-    """Logits of a row that are listed around its cut. Where there are more, the row itself is searched, slowly."""
+    """Most logits of a row that are listed around its cut; if there are more, the row itself is searched, slowly."""
 
     def greedy(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """See anychip.sample.choose.greedy."""
@@ -139,6 +143,6 @@ class Sampling:
 
 
 def _chosen(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Room for a token and the highest logit of each row."""
+    """Uninitialised memory for the tokens and the highest logits of all rows, [L] each."""
     ids = torch.empty(len(logits), dtype=torch.int64, device=logits.device)
     return ids, torch.empty(len(logits), dtype=torch.float32, device=logits.device)
