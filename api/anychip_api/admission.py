@@ -17,7 +17,7 @@ _RECENT = 0.1
 
 
 class Admission:
-    """Refuses requests whose sequences would have to wait behind too many others."""
+    """Refuses requests with status 429 while too many sequences wait; `max_waiting` None refuses none."""
 
     def __init__(self, engine: AsyncEngine, max_waiting: int | None) -> None:
         self._engine = engine

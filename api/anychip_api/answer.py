@@ -19,12 +19,12 @@ from anychip_api.ended import ON_ENDED
 from anychip_api.errors import ApiError, as_api_error, internal_error
 from anychip_api.event_stream import EventStream
 from anychip_api.generation import Generation
-from anychip_api.merge import Batch
+from anychip_api.merge import Deltas
 
 
 @dataclass(slots=True)
 class Head:
-    """What every object of one answer repeats."""
+    """The fields that every object of one answer repeats: id, model, seconds since 1970."""
 
     request_id: str
     model: str
@@ -40,20 +40,20 @@ class Answer(ABC):
         self._stream = stream
 
     @abstractmethod
-    def add(self, batch: Batch) -> None:
-        """Keep what the choices gained, for `whole`."""
+    def add(self, deltas: Deltas) -> None:
+        """Keep what the choices gained, for `whole`; called for each step, if the answer is not streamed."""
 
     @abstractmethod
     def whole(self) -> dict[str, Any]:
         """The answer as one object, once everything was added."""
 
     def opening(self) -> bytes:
-        """Events before the first token."""
+        """Bytes of the events before the first token."""
         return b""
 
     @abstractmethod
-    def events(self, batch: Batch) -> bytes:
-        """Events for what the choices gained in a step; empty when there is nothing to see."""
+    def events(self, deltas: Deltas) -> bytes:
+        """Bytes of the events for what the choices gained in a step; empty when there is nothing to show."""
 
     @abstractmethod
     def closing(self) -> bytes:
@@ -64,7 +64,7 @@ class Answer(ABC):
         """The last events of a stream that failed."""
 
     async def respond(self, request: Request, headers: dict[str, str]) -> Response:
-        """The HTTP response: events, or one object when all is there."""
+        """The HTTP response: events as they come, or one JSON object once all is there."""
         if listener := request.scope.get(ON_ENDED):
             self.generation.listeners.append(listener)
         if self._stream:
@@ -73,21 +73,21 @@ class Answer(ABC):
         return Response(body, headers=headers, media_type="application/json")
 
     async def complete(self, receive: Receive) -> dict[str, Any]:
-        """The whole answer; `receive` tells when nobody waits for it any more."""
-        async with aclosing(self.generation.batches(receive)) as batches:
-            async for batch in batches:
-                self.add(batch)
+        """Wait for the whole answer; `receive` is ASGI's, which tells when the client has gone."""
+        async with aclosing(self.generation.deltas(receive)) as gained:
+            async for deltas in gained:
+                self.add(deltas)
         return self.whole()
 
     async def stream(self, receive: Receive) -> AsyncGenerator[bytes]:
-        """One item a step of the engine; an error after the first byte is an event, and the last one."""
+        """Yield bytes of events, one item for each step of the engine. An error becomes the last event."""
         try:
             opening = self.opening()
             if opening:
                 yield opening
-            async with aclosing(self.generation.batches(receive)) as batches:
-                async for batch in batches:
-                    data = self.events(batch)
+            async with aclosing(self.generation.deltas(receive)) as gained:
+                async for deltas in gained:
+                    data = self.events(deltas)
                     if data:
                         yield data
             yield self.closing()

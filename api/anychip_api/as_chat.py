@@ -15,7 +15,7 @@ from anychip_api.conversation import start_chat
 from anychip_api.errors import invalid_fields
 from anychip_api.fields import check_extra_fields
 from anychip_api.generation import Generation
-from anychip_api.merge import Batch
+from anychip_api.merge import Deltas
 from anychip_api.reader import Reading
 from anychip_api.sampling import renamed
 from anychip_api.schemas import ChatRequest, SamplingRequest
@@ -61,11 +61,11 @@ class BlocksAnswer(Answer):
     def change(self, change: Change) -> bytes:
         """The events for a change of the blocks."""
 
-    def add(self, batch: Batch) -> None:
+    def add(self, deltas: Deltas) -> None:
         """Keep what came."""
-        for _, delta in batch:
+        for _, delta in deltas:
             self.blocks.add(delta)
 
-    def events(self, batch: Batch) -> bytes:
+    def events(self, deltas: Deltas) -> bytes:
         """What came, as events."""
-        return b"".join(self.change(change) for _, delta in batch for change in self.blocks.add(delta))
+        return b"".join(self.change(change) for _, delta in deltas for change in self.blocks.add(delta))

@@ -1,4 +1,4 @@
-"""An answer as a row of blocks: reasoning, text and tool calls, one after the other."""
+"""An answer as a sequence of blocks: reasoning, text and tool calls."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Blocks:
         self._waiting: list[tuple[list[int], list[TokenLogprobs]]] = []
 
     def add(self, delta: Delta) -> list[Change]:
-        """What a delta changes. An answer without anything is one empty text."""
+        """Take in a delta; returns what it changes. An answer without any block ends as one empty text."""
         gained = self._reader.read(delta)
         self._waiting.append((delta.token_ids, delta.logprobs or []))
         changes = [change for part in gained.parts for change in self._take(part)]

@@ -12,7 +12,7 @@ from anychip_api.answer import Answer, Head
 from anychip_api.errors import ApiError
 from anychip_api.event_stream import event
 from anychip_api.generation import Generation
-from anychip_api.merge import Batch
+from anychip_api.merge import Deltas
 from anychip_api.schemas import GenerationRequest
 from anychip_api.service import Service
 
@@ -31,7 +31,7 @@ class Choice:
 
     @property
     def mean_logprob(self) -> float:
-        """Of its tokens, which have log-probabilities."""
+        """Mean log-probability of its tokens, all of which have one."""
         rows = zip(self.token_ids, self.logprobs, strict=True)
         return sum(position[token].logprob for token, position in rows) / max(1, len(self.token_ids))
 
@@ -82,9 +82,9 @@ class ChoicesAnswer(Answer):
         """The number of a choice over all prompts."""
         return index * self.generation.choices + delta.index
 
-    def add(self, batch: Batch) -> None:
+    def add(self, deltas: Deltas) -> None:
         """Keep what the choices gained."""
-        for index, delta in batch:
+        for index, delta in deltas:
             self._choices[self.number(index, delta)].add(delta)
 
     def whole(self) -> dict[str, Any]:
@@ -96,9 +96,9 @@ class ChoicesAnswer(Answer):
                 listed.append(self.choice(index, len(listed), choice))
         return {**self.envelope(self.object_name, listed), "usage": self.generation.usage(), **self.extras()}
 
-    def events(self, batch: Batch) -> bytes:
-        """A chunk a piece."""
-        return b"".join(self._chunk(piece) for item in batch for piece in self.pieces(*item))
+    def events(self, deltas: Deltas) -> bytes:
+        """A chunk for each piece of each delta."""
+        return b"".join(self._chunk(piece) for item in deltas for piece in self.pieces(*item))
 
     def closing(self) -> bytes:
         """The usage, where it was asked for, and the end."""

@@ -1,4 +1,4 @@
-"""When a request's tokens came."""
+"""Timing a request's tokens, for metrics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RequestClock:
         self._counts: dict[int, int] = {}
 
     def on_delta(self, delta: Delta, now: float) -> None:
-        """A choice gained tokens, or ended."""
+        """Note that a choice gained tokens, or ended, at `now`."""
         count = len(delta.token_ids)
         metrics = self._metrics
         if not self.first:
@@ -46,7 +46,7 @@ class RequestClock:
             self.reason = delta.finish_reason
 
     def close(self) -> None:
-        """The request ended, well or not."""
+        """Note that the request ended, well or not, in the histograms of whole requests."""
         now = time.monotonic()
         metrics = self._metrics
         metrics.finished[self.reason] += 1

@@ -1,4 +1,4 @@
-"""What every HTTP request passes first: its id, the API key, and the rate limit."""
+"""The middleware that every HTTP request passes first: request id, API key, rate limit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OPEN_PATHS = frozenset({"/health", "/metrics", "/ping", "/version"})
 """Routes that need no key, for probes and scrapers."""
 
 HANDLER = "anychip.handler"
-"""Key of the scope under which a route leaves its path, as it is declared."""
+"""Key of ASGI's scope under which a route leaves its path as it is declared, for metrics."""
 
 Observer = Callable[[str, str, int], None]
 """Called with method, declared path and status of each answer."""
@@ -41,7 +41,7 @@ class Gate:
         self._rate_limit = rate_limit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """See ASGI; a refusal is answered here."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -17,7 +17,7 @@ from anychip.sampling_params import SamplingParams
 from anychip_api.clock import RequestClock
 from anychip_api.ended import Ended, EndListener
 from anychip_api.errors import CLIENT_GONE, ApiError
-from anychip_api.merge import Batch, merged
+from anychip_api.merge import Deltas, merged
 from anychip_api.schemas import GenerationRequest
 from anychip_api.service import Service
 
@@ -70,20 +70,20 @@ class Generation:
         for stream in self.streams:
             stream.abort()
 
-    async def batches(self, receive: Receive) -> AsyncGenerator[Batch]:
-        """What the choices gain, until all have ended or the client has gone.
+    async def deltas(self, receive: Receive) -> AsyncGenerator[Deltas]:
+        """Yield what the choices gain, until all have ended or the client has gone.
 
         Raises `ApiError` when a choice ends by an error or an abort, `EngineDeadError` when the engine dies.
         """
         with self._open(receive):
             single = len(self.streams) == 1 and self.choices == 1
-            async with aclosing(merged(self.streams, single)) as batches:
-                async for batch in batches:
+            async with aclosing(merged(self.streams, single)) as gained:
+                async for deltas in gained:
                     now = time.monotonic()
-                    for index, delta in batch:
+                    for index, delta in deltas:
                         self._clocks[index].on_delta(delta, now)
                         self._check(delta)
-                    yield batch
+                    yield deltas
             if self._abort:
                 raise self._abort
 
@@ -148,7 +148,7 @@ class Generation:
 def start(
     service: Service, request: GenerationRequest, prompts: Sequence[Prompt], params: SamplingParams, request_id: str
 ) -> Generation:
-    """Submit each prompt. All run or none: raises `RequestError` for the first prompt that is refused."""
+    """Submit all prompts, or none of them: raises `RequestError` for the first one that is refused."""
     if len(prompts) * params.n > MAX_SEQUENCES:
         raise RequestError(
             f"{len(prompts)} prompts with {params.n} choices each are more than {MAX_SEQUENCES} sequences.",

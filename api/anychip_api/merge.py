@@ -1,4 +1,4 @@
-"""Several streams of one HTTP request as one, everything that is ready at a time together."""
+"""Several streams of one HTTP request read as one; what is ready at the same time comes together."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 
 from anychip.engine.outputs import Delta
 
-Batch = list[tuple[int, Delta]]
-"""(which stream, what one of its choices gained)."""
+Deltas = list[tuple[int, Delta]]
+"""What choices gained, as (index of the stream, delta of one of its choices)."""
 
 
-async def merged(streams: Sequence[AsyncIterable[Delta]], single: bool) -> AsyncGenerator[Batch]:
-    """What the streams bring, until all have ended; raises what any of them raises.
+async def merged(streams: Sequence[AsyncIterable[Delta]], single: bool) -> AsyncGenerator[Deltas]:
+    """Yield what the streams bring until all have ended; raises what any of them raises.
 
-    `single` says that there is one stream of one choice, of which nothing has to be gathered.
+    `single`: there is one stream of one choice, so its deltas can be passed on one by one.
     """
     if single:
         async for delta in streams[0]:
@@ -32,14 +32,14 @@ class _Merge:
     """One task a stream fills `_ready`. The consumer wakes after all tasks that the engine's message woke have run."""
 
     def __init__(self, streams: Sequence[AsyncIterable[Delta]]) -> None:
-        self._ready: Batch = []
+        self._ready: Deltas = []
         self._wake = asyncio.Event()
         self._tasks = [asyncio.create_task(self._pump(index, stream)) for index, stream in enumerate(streams)]
         for task in self._tasks:
             task.add_done_callback(self._ended)
 
-    async def next(self) -> Batch:
-        """What has come since the last call, waiting for something; empty at the end."""
+    async def next(self) -> Deltas:
+        """Wait for deltas; returns all that came since the last call, and nothing once all streams have ended."""
         while not self._ready:
             for task in self._tasks:
                 if task.done():

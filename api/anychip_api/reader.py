@@ -1,4 +1,4 @@
-"""From a choice's text to typed parts: the one way for every route that answers a conversation."""
+"""From a choice's text to typed parts (text, reasoning, tool calls), for all routes that answer a conversation."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ class ChoiceDelta:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How the answers to one request are read."""
+    """How the answers to one request are read: which parsers, and what of their parts is shown."""
 
     parsers: Parsers
     functions: Sequence[Function] = ()
     prompt: str = ""
     named: bool = False
-    """The request names the function, so that calling it is no news: the finish reason stays `stop`."""
+    """Whether the request named the function to call; then the finish reason stays `stop`, as OpenAI has it."""
     most_calls: int | None = None
-    """Calls that are passed on; None passes all."""
+    """Most tool calls that are passed on; None: all."""
     shows_reasoning: bool = True
 
     @property
     def markers(self) -> tuple[str, ...]:
-        """Special tokens that the parsers have to see."""
+        """Special tokens that must not be left out of the text, as parsers look for them."""
         used = (self.parsers.reasoning, self.parsers.tool)
         return tuple(marker for parser in used if parser is not None for marker in parser.markers)
 

@@ -1,4 +1,4 @@
-"""What every route of one server shares."""
+"""What all routes of one server share."""
 
 from __future__ import annotations
 

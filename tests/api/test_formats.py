@@ -13,7 +13,7 @@ from anychip.engine.outputs import Delta, Logprob, TokenLogprobs
 from anychip_api.event_stream import event
 from anychip_api.histogram import Histogram, one_two_five
 from anychip_api.logprobs import LOWEST, add_completion_rows, chat_rows, completion_columns, prompt_rows
-from anychip_api.merge import Batch, merged
+from anychip_api.merge import Deltas, merged
 from anychip_api.tokens import TokenTexts
 
 
@@ -75,8 +75,8 @@ async def stream(*indexes: int, fails: bool = False) -> AsyncIterator[Delta]:
         yield Delta(index, finish_reason="stop")
 
 
-def collect(*streams: AsyncIterator[Delta], single: bool = False) -> list[Batch]:
-    async def run() -> list[Batch]:
+def collect(*streams: AsyncIterator[Delta], single: bool = False) -> list[Deltas]:
+    async def run() -> list[Deltas]:
         return [batch async for batch in merged(streams, single)]
 
     return asyncio.run(run())

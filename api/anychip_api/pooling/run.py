@@ -97,9 +97,9 @@ async def _submit_slices(
 
 async def _gather(generation: Generation, request: Request) -> Vectors:
     found: dict[int, Vector] = {}
-    async with aclosing(generation.batches(request.receive)) as batches:
-        async for batch in batches:
-            found |= {index: delta.vector for index, delta in batch if delta.vector is not None}
+    async with aclosing(generation.deltas(request.receive)) as gained:
+        async for deltas in gained:
+            found |= {index: delta.vector for index, delta in deltas if delta.vector is not None}
     tokens = generation.usage()["prompt_tokens"]
     raw = [found[index] for index in range(len(generation.streams))]
     return Vectors(raw, {"prompt_tokens": tokens, "total_tokens": tokens})
