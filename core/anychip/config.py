@@ -26,7 +26,7 @@ Scheme = Literal["int4", "int8", "fp8"]
 Policy = Literal["fcfs", "priority"]
 TaskChoice = Literal["auto", "generate", "embed", "classify"]
 PoolingChoice = Literal["auto", "mean", "cls", "last"]
-Positive = Annotated[int, msgspec.Meta(ge=1)]
+Positive = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +80,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """First come first served, or by the request's `priority` (lower runs first)."""
     steps_in_flight: Positive | None = None
     """Steps scheduled before the first one's tokens are known; None takes the platform's."""
-    seed: int = 0
+    seed: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] = 0
     """Base of the random numbers of requests without a seed of their own."""
     threads: Positive | None = None
     """Host threads for compute; None takes one a core this process may use, of many cores all but one."""
@@ -196,4 +196,7 @@ def _convert(values: dict[str, Any]) -> EngineConfig:
     except msgspec.ValidationError as error:
         text, _, path = str(error).partition(" - at `$.")
         name = path.rstrip("`")
-        raise UserError(f"Option {name or '?'}: {text}.", "See `anychip serve --help`.") from None
+        what = (
+            f"{ENV_PREFIX}{name.upper()}" if values["origins"].get(name) == "environment" else f"Option {name or '?'}"
+        )
+        raise UserError(f"{what}: {text}.", "See `anychip serve --help`.") from None

@@ -10,8 +10,9 @@ from typing import Any, Self
 from anychip.config import EngineConfig, calm_own_threads, make_config
 from anychip.engine.collect import Collected, Collector
 from anychip.engine.engine import Engine
-from anychip.engine.input import InputProcessor, PreparedRequest, Prompt, default_sampling, model_tokenizer
+from anychip.engine.input import InputProcessor, PreparedRequest, Prompt, model_tokenizer
 from anychip.engine.messages import Abort
+from anychip.engine.model_files import default_sampling
 from anychip.engine.outputs import (
     ClassificationOutput,
     Delta,

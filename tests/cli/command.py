@@ -33,11 +33,11 @@ LLAMA = {
 }
 
 
-def run(*arguments: object, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+def run(*arguments: object, folder: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
     """`anychip ...` to its end."""
     command = [*ANYCHIP, *map(str, arguments)]
     return subprocess.run(
-        command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=LIMIT
+        command, cwd=folder, env=ENVIRONMENT | environment, capture_output=True, text=True, check=False, timeout=LIMIT
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 from pathlib import Path
 
 import pytest
-from tests.cli.command import config_folder, run
+from tests.cli.command import ANYCHIP, config_folder, run
 from tests.weights import tiny_models
 
 from anychip.cli.elsewhere import NEEDLESS, NOT_BUILT, RENAMED
@@ -64,6 +65,8 @@ def test_no_flag_of_ours_is_called_anothers() -> None:
         ("--port", "abc", "integer"),
         ("--port", "65536", "65535"),
         ("--max-num-seqs", "0", "1"),
+        ("--max-num-seqs", "1" + "0" * 30, "1e+15"),
+        ("--seed", "1" + "0" * 30, "integer"),
         ("--memory-utilization", "1.5", "1"),
         ("--dtype", "int3", "bfloat16"),
         ("--load-format", "pickle", "safetensors"),
@@ -185,3 +188,25 @@ def test_tokenizer_that_is_no_json(tmp_path: Path) -> None:
     folder = write_tiny_model(tmp_path / "model")
     (folder / "tokenizer.json").write_text("{")
     check(run("run", "w1", "--model", folder, "--device", "reference"), "tokenizer.json")
+
+
+def test_a_revision_of_what_lies_here() -> None:
+    check(run("run", "--revision", "main", "Hi"), "'main'", "demo")
+
+
+def test_a_prompt_that_is_no_text() -> None:
+    done = subprocess.run([*ANYCHIP, "run", "--raw"], input=b"\xff\xfe", capture_output=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"anychip: Standard input is no text")
+
+
+def test_a_variable_of_the_environment_is_named() -> None:
+    check(run("run", "Hi", ANYCHIP_MAX_MODEL_LEN="much"), "ANYCHIP_MAX_MODEL_LEN")
+
+
+@pytest.mark.parametrize(("name", "value"), [("temperature", -5), ("eos_token_id", "</s>")])
+def test_a_generation_config_that_cannot_be(tmp_path: Path, name: str, value: object) -> None:
+    write_tiny_model(tmp_path)
+    (tmp_path / "generation_config.json").write_text(json.dumps({name: value}))
+    done = run("run", "--model", str(tmp_path), "--device", "null", "--raw", "w5")
+    check(done, "generation_config.json", name)

@@ -46,7 +46,14 @@ def run(
 def _read(prompt: str | None) -> str:
     if prompt is None and sys.stdin.isatty():
         raise UserError("There is no prompt.", 'Write one: anychip run "..."; or use `anychip chat`.')
-    text = sys.stdin.read() if prompt is None else prompt
+    text = _read_input() if prompt is None else prompt
     if not text.strip():
         raise UserError("The prompt is empty.", "Write a question, or a text to complete.")
     return text
+
+
+def _read_input() -> str:
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError:
+        raise UserError("Standard input is no text in UTF-8.", "Convert it first, for example with iconv.") from None

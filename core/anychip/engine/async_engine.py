@@ -13,7 +13,7 @@ from anychip.config import EngineConfig
 from anychip.engine.channel import LENGTH, FrameBuffer
 from anychip.engine.collect import Collected, Collector
 from anychip.engine.detached import run_detached
-from anychip.engine.input import InputProcessor, PreparedRequest, Prompt, default_sampling, model_tokenizer
+from anychip.engine.input import InputProcessor, PreparedRequest, Prompt, model_tokenizer
 from anychip.engine.locate import locate_model
 from anychip.engine.messages import (
     Abort,
@@ -30,6 +30,7 @@ from anychip.engine.messages import (
     decode_from_engine,
     encode,
 )
+from anychip.engine.model_files import default_sampling
 from anychip.engine.outputs import RequestOutput
 from anychip.engine.pooling import Pair, VectorInputs
 from anychip.engine.results import Gathered

@@ -9,8 +9,9 @@ import numpy as np
 from anychip.config import EngineConfig
 from anychip.engine.assemble import StepRecord
 from anychip.engine.batch import Masks
-from anychip.engine.input import eos_ids, model_tokenizer
+from anychip.engine.input import model_tokenizer
 from anychip.engine.messages import Finished, Submit
+from anychip.engine.model_files import eos_ids
 from anychip.engine.request import Leaving
 from anychip.engine.scheduler import Scheduler
 from anychip.errors import RequestError
@@ -99,4 +100,4 @@ class Constrained:
         tokenizer = model_tokenizer(self._config, self._source)
         if tokenizer is None:
             raise RequestError("This model has no tokenizer, so no grammar can be followed.", "structured_outputs")
-        return grammar_vocabulary(tokenizer, self._vocab_size, eos_ids(self._source, tokenizer))
+        return grammar_vocabulary(tokenizer, self._vocab_size, eos_ids(self._source, tokenizer, self._vocab_size))

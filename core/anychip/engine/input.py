@@ -16,6 +16,7 @@ import numpy as np
 from anychip.config import EngineConfig
 from anychip.engine.batch import Int32, RowSampling
 from anychip.engine.messages import EngineInfo, Submit
+from anychip.engine.model_files import eos_ids
 from anychip.errors import RequestError
 from anychip.plugin.contract import ModelSource
 from anychip.plugin.tasks import Task
@@ -29,10 +30,6 @@ if TYPE_CHECKING:
 
 Prompt = str | Sequence[int] | Mapping[str, Any]
 """Text, token ids, or {"prompt": text} or {"prompt_token_ids": ids}, or both where the text is tokenized already."""
-
-SAMPLING_DEFAULTS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
-"""Fields that a model's generation_config.json may give a default."""
-
 
 REMEDIES: Mapping[Task, str] = MappingProxyType(
     {
@@ -64,7 +61,7 @@ class InputProcessor:
     def __init__(self, source: ModelSource, tokenizer: Tokenizer | None, info: EngineInfo, seed: int) -> None:
         self.tokenizer = tokenizer
         self.info = info
-        self.eos_ids = eos_ids(source, tokenizer)
+        self.eos_ids = eos_ids(source, tokenizer, info.vocab_size)
         self._handles = count(1)
         self._random = random.Random(seed)
         self._grammars: CheckedGrammars | None = None
@@ -274,27 +271,6 @@ def model_tokenizer(config: EngineConfig, source: ModelSource) -> Tokenizer | No
     return load_tokenizer(Path(config.tokenizer) if config.tokenizer else source.path, config.chat_template)
 
 
-def default_sampling(config: EngineConfig, source: ModelSource) -> dict[str, Any]:
-    """Sampling defaults in the model's generation_config.json, unless the config ignores them."""
-    if config.generation_config == "none":
-        return {}
-    given = source.generation_config
-    return {name: given[name] for name in SAMPLING_DEFAULTS if given.get(name) is not None}
-
-
 def _derived_seed(seed: int, index: int) -> int:
     digest = blake2b(f"{seed}/{index}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
-
-
-def eos_ids(source: ModelSource, tokenizer: Tokenizer | None) -> tuple[int, ...]:
-    """All ends of sequence that the generation config, the config and the tokenizer name."""
-    named: list[Any] = [source.generation_config.get("eos_token_id"), source.config.get("eos_token_id")]
-    if tokenizer is not None:
-        named.append(tokenizer.eos_token_id)
-    ids: dict[int, None] = {}
-    for value in named:
-        for token in value if isinstance(value, list | tuple) else [value]:
-            if token is not None:
-                ids[int(token)] = None
-    return tuple(ids)

@@ -125,7 +125,8 @@ def _shorten(longest: int, fitting: int, block_bytes: int, budget: int, config: 
     if fitting < config.block_size:
         raise UserError(
             what,
-            "Free memory, raise --kv-cache-memory-bytes or --memory-utilization, or lower --max-num-batched-tokens.",
+            "Free memory, raise --kv-cache-memory-bytes or --memory-utilization, or lower --max-num-batched-tokens or "
+            "--max-num-seqs.",
         )
     if config.max_model_len:
         raise UserError(

@@ -83,7 +83,7 @@ class _Compiled:
             return self._template.render(variables)
         except Exception as error:  # a template is the model's own program and may fail in any way
             raise RequestError(
-                f"The model's chat template refuses these messages: {error}.", param="messages"
+                f"The model's chat template refuses these messages: {str(error).rstrip('.!')}.", param="messages"
             ) from error
 
 

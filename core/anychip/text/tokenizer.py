@@ -7,6 +7,7 @@ from functools import cached_property, partial
 
 import tokenizers
 
+from anychip.errors import RequestError
 from anychip.text.chat_template import ChatTemplate
 from anychip.text.detokenizer import ByteDetokenizer, IncrementalDetokenizer, WindowDetokenizer
 from anychip.text.token_bytes import find_byte_rule
@@ -35,7 +36,16 @@ class Tokenizer:
         self._bytes: dict[int, bytes] = {}
 
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
-        """Token ids of a text; `add_special_tokens` puts what the model expects around it, such as a BOS."""
+        """Token ids of a text; `add_special_tokens` puts what the model expects around it, such as a BOS.
+
+        Raises `RequestError` for a text with half a surrogate pair, as bytes become that are no UTF-8.
+        """
+        try:
+            return self._encode(text, add_special_tokens)
+        except TypeError:
+            raise RequestError("The text is no valid Unicode.", "prompt", "Send UTF-8.") from None
+
+    def _encode(self, text: str, add_special_tokens: bool) -> list[int]:
         if len(text) > _LONG:  # in this form it keeps no place of each token and lets other threads run
             (encoding,) = self.backend.encode_batch_fast([text], add_special_tokens=add_special_tokens)
         else:

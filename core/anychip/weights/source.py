@@ -37,6 +37,8 @@ def resolve_model(
     Raises `UserError` naming what is missing or cannot be read.
     """
     path = Path(name_or_path).expanduser()
+    if revision and (path.exists() or name_or_path in (DEMO, DEMO_EMBEDDINGS)):
+        raise UserError(f"{name_or_path} is no model of the hub, so it has no revision {revision!r}.", "Leave it out.")
     if name_or_path == DEMO and not path.exists():
         return _gguf(demo_model(cache_dir or CACHE, progress), DEMO)
     if name_or_path == DEMO_EMBEDDINGS and not path.exists():
