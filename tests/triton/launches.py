@@ -19,13 +19,13 @@ from anychip.triton.attention.attention import Attention
 from anychip.triton.attention.plan import CROWD, key_slots
 from anychip.triton.attention.rotary import Heads
 from anychip.triton.chip import Chip
-from anychip.triton.packing import FORMATS, prepare_codes
+from anychip.triton.packing import prepare_codes
 from anychip.triton.peers import PeerMemory, add_peers
 from anychip.triton.provider import TritonKernels
 from anychip.weights.quantize import quantize
 from anychip.weights.scheme import Scheme
 from anychip.weights.weight import Weight
-from anychip_cuda.chips import tuning_of
+from anychip_cuda.chips import caches_of, describe, formats_of
 from anychip_rocm.chips import CHIPS
 
 CODED = (
@@ -34,7 +34,6 @@ CODED = (
     Scheme("int8", 8, 0, False, "token"),
     Scheme("fp8", 8, 0, False, "token"),
 )
-OVERLAPS = ("sm_90", "sm_100")
 SOME = ((100, 1), (50, 1), (70, 29), (0, 40))
 """Rows of a step, (cached, new)."""
 HEAD_SIZES = (64, 80, 96, 128, 256)
@@ -45,9 +44,12 @@ def chip(target: str, processors: int = 132) -> Chip:
     """As the platform of a target describes it."""
     if target in CHIPS:
         return CHIPS[target].chip(processors)
-    capability = divmod(int(target.removeprefix("sm_")), 10)
-    newer = target in OVERLAPS
-    return Chip(processors, newer, tuning_of(capability, SHARED[target]), fragments=True, descriptors=newer)
+    return describe(capability(target), processors, SHARED[target])
+
+
+def capability(target: str) -> tuple[int, int]:
+    """The compute capability of one of NVIDIA's targets: (9, 0) for sm_90."""
+    return divmod(int(target.removeprefix("sm_")), 10)
 
 
 def ops_for(target: str, spec: OpSpec) -> Ops:
@@ -58,7 +60,7 @@ def caches(target: str) -> tuple[str, ...]:
     """Types of cache that the platform of a target offers beside the model's own."""
     if target in CHIPS:
         return CHIPS[target].caches
-    return ("int8", "fp8") if target in OVERLAPS else ("int8",)
+    return caches_of(capability(target))
 
 
 def attend(target: str, dim: int, cache_type: str = "auto") -> None:
@@ -133,7 +135,7 @@ def mix(target: str) -> None:
 
 def decode_weights(target: str) -> None:
     """Every program of quantized weights, in the formats that the target has."""
-    formats = CHIPS[target].formats if target in CHIPS else FORMATS[: 2 if target == "sm_80" else 3]
+    formats = CHIPS[target].formats if target in CHIPS else formats_of(capability(target))
     for scheme in (each for each in CODED if each.format in formats):
         decode_with(chip(target), scheme)
 

@@ -142,10 +142,14 @@ def chip_of(device: torch.device) -> Chip:
     """What launches depend on, of one GPU: asks CUDA for its properties."""
     properties = torch.cuda.get_device_properties(device)
     shared_memory: int = properties.shared_memory_per_block_optin  # type: ignore[attr-defined]  # the stub lacks it
-    capability = properties.major, properties.minor
+    return describe((properties.major, properties.minor), properties.multi_processor_count, shared_memory)
+
+
+def describe(capability: tuple[int, int], processors: int, shared_memory: int) -> Chip:
+    """The chip of a compute capability; a program of it may take so many bytes of shared memory."""
     tuning, newer = tuning_of(capability, shared_memory), capability >= OVERLAPS
     fragments = capability >= FRAGMENTS and has_gluon()
-    return Chip(properties.multi_processor_count, newer, tuning, fragments=fragments, descriptors=newer)
+    return Chip(processors, newer, tuning, fragments=fragments, descriptors=newer)
 
 
 def formats_of(capability: tuple[int, int]) -> tuple[str, ...]:
