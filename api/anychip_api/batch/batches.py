@@ -29,7 +29,7 @@ class Batches:
 
     @property
     def jobs(self) -> Mapping[str, Job]:
-        """Every batch that is remembered."""
+        """All batches that are remembered, by id."""
         return self._jobs
 
     def start(self, service: Service, job: Job) -> None:

@@ -40,7 +40,7 @@ class StoredFile:
 
 
 class FileStore:
-    """Files by id."""
+    """Files by id, of at most `most_bytes` in all where they are uploaded."""
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
@@ -49,7 +49,7 @@ class FileStore:
 
     @property
     def free(self) -> int:
-        """Bytes that may still be uploaded."""
+        """Bytes that may still be uploaded; negative once results took more."""
         self._expire()
         return self.most_bytes - sum(file.size for file in self._files.values())
 

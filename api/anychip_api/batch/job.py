@@ -68,7 +68,7 @@ class Job:
             self._cancel.set()
 
     async def run(self, service: Service, store: FileStore, turn: asyncio.Semaphore) -> None:
-        """Do all of it."""
+        """Check the input file, run its lines, and store the results. `turn` limits requests over all batches."""
         results = _Results(store)
         try:
             found = await asyncio.to_thread(scan, self._source.path, (self.request.endpoint,), MOST_REQUESTS)
@@ -87,7 +87,7 @@ class Job:
             results.close()
 
     async def _run_lines(self, service: Service, turn: asyncio.Semaphore, results: _Results) -> str:
-        """How it ended: completed, expired, cancelled or failed."""
+        """Run the lines until all are done, time is up or the batch is cancelled; returns which, or "failed"."""
 
         def take(result: Result) -> None:
             if not result.was_run:
@@ -164,7 +164,7 @@ class _Results:
         self._paths: dict[str, Path] = {}
 
     def add(self, result: Result) -> None:
-        """Write a line."""
+        """Write a result as a line of the file that it belongs in."""
         kind = "output" if result.went_well else "error"
         if kind not in self._open:
             self._paths[kind] = self._store.new_path()
@@ -177,6 +177,6 @@ class _Results:
         yield from self._paths.items()
 
     def close(self) -> None:
-        """Write out what is held."""
+        """Close the files, so that all is written."""
         for file in self._open.values():
             file.close()

@@ -44,7 +44,7 @@ class Result(msgspec.Struct, frozen=True):
         return self.response is not None and self.response.status_code != HTTPStatus.SERVICE_UNAVAILABLE
 
     def line(self) -> bytes:
-        """As it stands in a file."""
+        """The line as bytes, its end included."""
         return msgspec.json.encode(self) + b"\n"
 
 

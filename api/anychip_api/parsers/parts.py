@@ -51,14 +51,14 @@ class ToolCall:
 
 @dataclass(slots=True)
 class Message:
-    """Parts put together."""
+    """A whole message, put together of parts."""
 
     content: str = ""
     reasoning: str = ""
     tool_calls: list[ToolCall] = field(default_factory=list)
 
     def add(self, parts: Iterable[Part]) -> Message:
-        """Take in more parts; itself."""
+        """Add parts; returns itself."""
         for part in parts:
             match part:
                 case Text():

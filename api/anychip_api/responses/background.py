@@ -13,7 +13,7 @@ _END = b"\n\n"
 
 
 class Background:
-    """Runs an answer and keeps its events."""
+    """Runs an answer to its end, whoever listens, and keeps its events."""
 
     def __init__(self, answer: ResponseAnswer) -> None:
         self.answer = answer
@@ -32,7 +32,7 @@ class Background:
         return self._task.done()
 
     def cancel(self) -> None:
-        """End it where it is."""
+        """Abort the answer, unless it is over; events so far are kept."""
         if not self.over:
             self._task.cancel()
             self.answer.generation.abort()

@@ -73,7 +73,7 @@ class ResponseStore:
         self._forget(response_id)
 
     def close(self) -> None:
-        """Forget all."""
+        """Forget all responses, and end those under way."""
         for key in list(self._kept):
             self._forget(key)
 
