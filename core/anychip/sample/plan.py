@@ -1,4 +1,4 @@
-"""What a step's sampling has to do, worked out once and kept while the same rows sample."""
+"""What sampling has to do for the rows of a step, worked out once and kept while the same rows sample."""
 
 from __future__ import annotations
 
@@ -19,24 +19,30 @@ _Indices = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """Rows that sample at random. All parameters [D]; `index` is None when they are all rows of the batch."""
+    """The D rows that draw at random, and their parameters, all [D]; see `anychip.sample.take.take_drawn`."""
 
     index: torch.Tensor | None
+    """Their indices among the rows that sample; None if all of these draw."""
     rows: torch.Tensor
+    """Stable rows."""
     temperature: torch.Tensor
     top_k: torch.Tensor
     top_p: torch.Tensor
     min_p: torch.Tensor
     keys: torch.Tensor
+    """Streams of random numbers."""
     candidates: int
+    """How many of the largest logits decide top_k and top_p, see `anychip.sample.choose.sample`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Penalized:
-    """Rows with a penalty: their index in the batch, their slot, the penalties, all [P]."""
+    """The P rows with a penalty, and their penalties, all [P]."""
 
     index: torch.Tensor
+    """Their indices among the rows that sample."""
     slots: torch.Tensor
+    """Their slots in `TokenCounts`."""
     presence: torch.Tensor
     frequency: torch.Tensor
     repetition: torch.Tensor
@@ -44,17 +50,22 @@ class Penalized:
 
 @dataclass(frozen=True, slots=True)
 class SamplePlan:
-    """S rows that sample, in batch order."""
+    """For the S rows that sample, in batch order; a part is None where no row needs it."""
 
     host_rows: Int32
+    """[S] stable rows, on the host."""
     version: int
+    """`SamplerState.version` when it was made."""
     rows: torch.Tensor
+    """[S] stable rows, on the device."""
     prompt_length: torch.Tensor
+    """[S] int32."""
     min_tokens: torch.Tensor
+    """[S] int32 tokens before which ends of sequence are masked."""
     greedy: torch.Tensor | None
-    """Indices of the rows that take the highest logit; None when no row draws."""
+    """Indices of the rows that take the highest logit; None when no row draws, so that all do."""
     greedy_rows: torch.Tensor | None
-    """Those rows."""
+    """Their stable rows."""
     draws: Draws | None
     penalized: Penalized | None
     bias: Entries | None
@@ -64,7 +75,7 @@ class SamplePlan:
     stop: Entries | None
     bad_words: BadWords | None
     num_logprobs: int | None
-    """Alternatives to report; None when no row asked."""
+    """Alternatives to report with each token; None when no row asks for log-probabilities."""
 
     @property
     def edits_tokens(self) -> bool:

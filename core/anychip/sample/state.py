@@ -17,21 +17,19 @@ from anychip.sample.send import Send
 
 NUMBERS = ("temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty")
 """Columns of `SamplerState.numbers`."""
-
-
 BYTES_COUNTED = 5
-"""Of a token of the vocabulary, for each row with a penalty: see `TokenCounts`."""
+"""Bytes for each token of the vocabulary that a row with a penalty takes: see `TokenCounts`."""
 BYTES_EDITED = 8
-"""The same for each row: logits in float32, and those of rows that draw beside rows that do not once more."""
+"""The same of any row: logits in float32, once more if rows that draw are told apart from others."""
 
 
 def most_bytes(rows: int, vocab_size: int) -> int:
-    """What sampling may take beside the model's own logits, when every row asks for all there is."""
+    """Most bytes that sampling takes beside the model's own logits: every row asks for all there is."""
     return rows * vocab_size * (BYTES_COUNTED + BYTES_EDITED)
 
 
 class Feature(IntFlag):
-    """What a row needs; a step does only what some row of it needs."""
+    """What a row asks of sampling; a step does only what some of its rows ask for."""
 
     RANDOM = 1
     TOP_K = 2
@@ -45,7 +43,7 @@ class Feature(IntFlag):
 
     @classmethod
     def of(cls, sampling: RowSampling) -> Feature:
-        """Features of one row."""
+        """What one row's parameters ask for."""
         random = sampling.temperature != 0.0
         penalty = sampling.presence_penalty or sampling.frequency_penalty or sampling.repetition_penalty != 1.0
         used = {
@@ -63,7 +61,10 @@ class Feature(IntFlag):
 
 
 class SamplerState:
-    """State by stable row. `version` changes with every admission and retirement."""
+    """Parameters and history by stable row.
+
+    Plans are made from it and kept while `version` stays the same; every admission and retirement changes it.
+    """
 
     def __init__(self, max_rows: int, vocab_size: int, device: torch.device, send: Send) -> None:
         self.max_rows = max_rows
@@ -85,7 +86,7 @@ class SamplerState:
         self._arrived: dict[int, AdmittedRow] = {}
 
     def admit(self, admitted: Sequence[AdmittedRow]) -> None:
-        """Take rows up; `bring` uploads their parameters."""
+        """Take new rows up on the host; `bring` uploads their parameters."""
         self.version += bool(admitted)
         for row in admitted:
             self._admit_host(row)
