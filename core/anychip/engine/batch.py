@@ -31,15 +31,23 @@ class RowSampling:
     """Sampling of one row, in token ids and with its seed resolved: what the device has to know."""
 
     seed: int
+    """Names the request's stream of random numbers."""
     temperature: float = 1.0
+    """What logits are divided by; 0: the highest is taken."""
     top_p: float = 1.0
+    """Only the likeliest tokens that have this probability together may be sampled; 1: all."""
     top_k: int = 0
     """How many of the likeliest tokens may be sampled; 0: all."""
     min_p: float = 0.0
+    """Only tokens at least so likely, as a part of the likeliest one's probability, may be sampled."""
     presence_penalty: float = 0.0
+    """Taken off the logit of each token that is in the output."""
     frequency_penalty: float = 0.0
+    """Taken off once for each time it is there."""
     repetition_penalty: float = 1.0
+    """Divides the positive logit, and multiplies the negative one, of each token in prompt or output."""
     min_tokens: int = 0
+    """Tokens of output before which no end of sequence is sampled."""
     stop_token_ids: tuple[int, ...] = ()
     """Ends of sequence that are masked until `min_tokens` tokens are out."""
     bad_words: tuple[tuple[int, ...], ...] = ()
@@ -61,29 +69,33 @@ class RowSampling:
 
 @dataclass(frozen=True, slots=True)
 class AdmittedRow:
-    """A request takes `row` from this step on; the device keeps its state until the row is retired.
-
-    `prompt_token_ids` and `output_token_ids` are given where `sampling.needs_history`, else they are None.
-    The output is not empty when a preempted request comes back.
-    """
+    """A request takes `row` from this step on; the device keeps its state until the row is retired."""
 
     row: int
+    """Below `KVPlan.max_num_seqs`."""
     sampling: RowSampling
     prompt_length: int
+    """Tokens of the prompt: sampled positions are counted from there."""
     prompt_token_ids: Int32 | None = None
+    """The prompt, where `sampling.needs_history`; else None."""
     output_token_ids: Int32 | None = None
+    """The output so far, likewise; not empty when a preempted request comes back."""
     adapter: str | None = None
+    """Kept for adapters, which no version has yet: always None."""
     second_text: int | None = None
     """Position at which the second of two texts begins, for models that tell them apart."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockCopy:
-    """Copy one block of a group's caches before the step's forward runs."""
+    """Copy one block of a group's caches before the step's forward runs. The core asks for none yet."""
 
     group: int
+    """Index into `KVPlan.groups`."""
     source: int
+    """Number of the block to read."""
     target: int
+    """Number of the block to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +129,11 @@ class Batch:
     num_single: int = 0
     """How many of the first rows bring exactly one token."""
     admitted: tuple[AdmittedRow, ...] = ()
+    """Requests that begin to run with this step."""
     retired: tuple[int, ...] = ()
     """Rows freed before this step's admissions; a row may be in both."""
     block_copies: tuple[BlockCopy, ...] = ()
+    """Done before the forward pass."""
 
     @property
     def num_tokens(self) -> int:
@@ -152,24 +166,28 @@ class Masks:
 class Logprobs:
     """Log-probabilities of N tokens and of up to K alternatives each, best first.
 
-    They are those of the model's own logits, before penalties and temperature.
-
-    `token_ids` [N, K+1] int32 and `values` [N, K+1] float32 hold the token itself in column 0; `ranks` [N] counts
-    from 1. K is the largest number that any row asked for.
+    They are those of the model's own logits, before penalties and temperature. K is the largest number that any row
+    asked for.
     """
 
     token_ids: Int32
+    """[N, K+1] the token itself in column 0, then the alternatives."""
     values: Float32
+    """[N, K+1] their log-probabilities."""
     ranks: Int32
+    """[N] of the token itself among the whole vocabulary, from 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptLogprobs:
-    """Scores of prompt tokens: entry m scores the token at `positions[m]` (never 0) of `rows[m]`."""
+    """Scores of M prompt tokens: entry m scores the token at `positions[m]` (never 0) of `rows[m]`."""
 
     rows: Int32
+    """[M] stable rows."""
     positions: Int32
+    """[M] positions in the prompts."""
     logprobs: Logprobs
+    """Of these M tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +195,9 @@ class Pooled:
     """Vectors of rows whose prompts are complete: `vectors` [P, W] float32, one for each of `rows` [P]."""
 
     rows: Int32
+    """[P] stable rows."""
     vectors: Float32
+    """[P, W] pooled, and through the model's head if it has one."""
 
 
 def _no_rows() -> Int32:
@@ -192,16 +212,20 @@ NOTHING_ALLOWED = "The request's masks leave no token to sample."
 class StepResult:
     """What a step brought back.
 
-    `rows` sampled, in batch order; row i gave token_ids[token_start[i]:token_start[i+1]].
     The scheduler reads the arrays of a result before it asks for the next one's, and keeps none of them.
     """
 
     rows: Int32 = field(default_factory=_no_rows)
+    """[S] stable rows that sampled, in the batch's order; rows in `errors` are left out."""
     token_start: Int32 = field(default_factory=lambda: np.zeros(1, np.int32))
+    """[S+1] entry i of `rows` gave token_ids[token_start[i]:token_start[i+1]]."""
     token_ids: Int32 = field(default_factory=_no_rows)
+    """[N] sampled tokens; one for each row in version 1."""
     logprobs: Logprobs | None = None
     """For all N tokens, when any row asked."""
     prompt_logprobs: PromptLogprobs | None = None
+    """For the tokens that `Batch.targets` names."""
     pooled: Pooled | None = None
+    """For rows whose target is POOL."""
     errors: dict[int, str] = field(default_factory=dict)
     """Rows that failed, each with a sentence, `NOTHING_ALLOWED` where their masks are at fault; the others are good."""

@@ -42,25 +42,34 @@ class OpSpec:
     """What implementations may depend on: the shapes and types of one model on one rank."""
 
     dtype: str
+    """What the model computes in: float32, bfloat16 or float16."""
     hidden_size: int
     num_heads: int
+    """Query heads."""
     num_kv_heads: int
+    """Key and value heads, by which the query heads are divisible."""
     head_dim: int
     vocab_size: int
     intermediate_size: int = 0
+    """Inner size of the feed-forward network; 0: not known."""
     block_size: int = 16
+    """Tokens of a block of the cache."""
     kv_dtype: str = ""
     """Type of the cache; empty means `dtype`."""
     windows: tuple[int, ...] = ()
     """Sliding windows in use."""
     softcap: bool = False
+    """Whether attention caps its scores softly."""
     sinks: bool = False
+    """Whether attention has sinks: a score of each head that no key belongs to."""
     weight_formats: tuple[str, ...] = ()
     """Quantized formats in use, e.g. ("int4",)."""
     encoder: bool = False
     """Tokens see their whole sequence, and nothing is cached."""
     num_experts: int = 0
+    """Experts of a layer; 0: it is no mixture."""
     experts_per_token: int = 0
+    """How many of them each token goes to."""
     expert_size: int = 0
     """Inner size of one expert."""
 
@@ -87,8 +96,11 @@ class Kernel:
     """An implementation a platform brings. `unsupported` returns every reason it cannot serve `spec`."""
 
     function: Callable[..., Any]
+    """Takes what the op's reference takes."""
     unsupported: Callable[[OpSpec], list[str]] = _never
+    """Every reason why it cannot serve a model; empty if it can."""
     numeric: NumericClass = "native"
+    """How exactly it computes: by it, and the type, the kit chooses a tolerance."""
 
 
 @dataclass(frozen=True, slots=True)

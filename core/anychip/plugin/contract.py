@@ -94,7 +94,9 @@ class KVSpec:
     """
 
     kind: AttentionKind
+    """What of the past a token sees."""
     planes: tuple[Plane, ...]
+    """`k` and `v`, and others a kind needs; empty where nothing is cached."""
     window: int | None = None
     """Tokens a sliding layer sees, the current one included."""
     causal: bool = True
@@ -127,9 +129,13 @@ class KVPlan:
 
     groups: tuple[KVGroup, ...]
     block_size: int
+    """Tokens of a block."""
     max_num_seqs: int
+    """Requests that run at once, at most: rows are numbered below it."""
     max_model_len: int
+    """Tokens of the longest sequence."""
     max_num_batched_tokens: int
+    """Tokens of the largest step."""
 
     @property
     def bytes(self) -> int:
@@ -149,6 +155,7 @@ class ModelInfo:
     max_model_len: int
     """Positions the model was made for."""
     weight_bytes: int = 0
+    """Bytes that the weights take on the device."""
     dtype: str = "float32"
     notes: tuple[str, ...] = ()
     """Lines for the start-up log: what fell back, which library is in use."""
@@ -172,12 +179,14 @@ class ModelSource:
     """Where a model lies, resolved on this machine."""
 
     name: str
+    """As the user gave it."""
     path: Path
     """A folder, or a .gguf file."""
     kind: Literal["safetensors", "gguf"]
     config: Mapping[str, Any]
     """Content of config.json, or the same made from GGUF metadata."""
     generation_config: Mapping[str, Any]
+    """Content of generation_config.json, or the same made from GGUF metadata; empty without any."""
     model_class: str = ""
     """`module:Class` of the plugin that registered this model_type, if one did."""
     sentence: SentenceFiles | None = None

@@ -20,8 +20,11 @@ class Probe:
     """
 
     score: int
+    """How well it runs here, as above."""
     reason: str = ""
+    """Why it cannot run here, or runs less well than it could."""
     devices: int = 1
+    """How many it finds."""
     remedy: str = ""
     """What the user can install or change where it cannot run, as a sentence."""
 
@@ -36,7 +39,9 @@ class PlatformSpec:
     """What a plugin registers: a name, a probe without side effects, and how to open it."""
 
     name: str
+    """What `--device` takes."""
     probe: Callable[[], Probe]
+    """Called in any process, at any time."""
     open: Callable[[Sequence[int], EngineConfig], Platform]
     """Called with device indices, and the config before a platform has filled in what was left open."""
     api_version: int
