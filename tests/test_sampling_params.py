@@ -5,7 +5,7 @@ import math
 import pytest
 
 from anychip.errors import RequestError
-from anychip.sampling_params import MAX_CHOICES, MAX_LOGPROBS, SamplingParams
+from anychip.sampling_params import MAX_CHOICES, MAX_LOGPROBS, MAX_WORDS, SamplingParams
 
 REFUSED = [
     ("temperature", -1),
@@ -50,6 +50,8 @@ REFUSED = [
     ("n", 1.0),
     ("seed", 2**64),
     ("seed", 10**400),
+    ("stop", [f"w{index}" for index in range(MAX_WORDS + 1)]),
+    ("bad_words", [f"w{index}" for index in range(MAX_WORDS + 1)]),
     ("temperature", 10**400),
     ("seed", 2**63),
     ("seed", -(2**63) - 1),

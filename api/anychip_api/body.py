@@ -41,6 +41,10 @@ def _check_content_type(request: Request) -> None:
     if content_type != "application/json":
         message = f"The request's content type is {content_type!r}. Send `Content-Type: application/json`."
         raise ApiError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, message)
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding != "identity":
+        message = f"The request's body is encoded as {encoding!r}. Send it as it is, without content-encoding."
+        raise ApiError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, message)
 
 
 async def _read(request: Request, limit: int) -> bytes:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from http import HTTPStatus
 
 import msgspec
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from anychip_api.errors import ApiError
 from anychip_api.parser import Parser
@@ -28,6 +29,7 @@ class Connection(HttpToolsProtocol):
     _deadline: asyncio.TimerHandle | None = None
     _received = 0
     _in_head = True
+    _cycles: Sequence[RequestResponseCycle] = ()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client came; its first head has to follow."""
@@ -38,6 +40,9 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has gone, or was sent away."""
         self._relax()
+        for cycle in self._cycles:  # several, where the client has sent the next request before the answer
+            cycle.disconnected = not cycle.response_complete
+            cycle.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -59,6 +64,7 @@ class Connection(HttpToolsProtocol):
         self._in_head = False
         self._expect()
         super().on_headers_complete()
+        self._cycles = [cycle for cycle in (*self._cycles, self.cycle) if not cycle.response_complete]
 
     def on_message_complete(self) -> None:
         """The request is there; the next one may take its time to begin."""

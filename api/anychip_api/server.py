@@ -110,9 +110,18 @@ async def _serve(
         logger.info("Stopping; open requests may take %g s to finish.", options.shutdown_timeout)
     stopping.cancel()
     await server.finish(serving, 0 if engine.dead else options.shutdown_timeout, stop)
-    died = engine.dead
     dead.cancel()
-    return EXIT_DEAD if died else EXIT_STOPPED
+    if not engine.dead:
+        return EXIT_STOPPED
+    await _say_how_it_died(engine)
+    return EXIT_DEAD
+
+
+async def _say_how_it_died(engine: AsyncEngine) -> None:
+    code = await engine.exit_code()
+    if code < 0:
+        why = ", as the system does where memory is short" if -code == signal.SIGKILL else ""
+        logger.error("The engine's process was ended by %s%s.", signal.Signals(-code).name, why)
 
 
 class _Stop:

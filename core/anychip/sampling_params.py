@@ -17,6 +17,9 @@ MAX_LOGPROBS = 100
 MAX_CHOICES = 128
 """Most choices (`n`) of one request."""
 
+MAX_WORDS = 10_000
+"""Most strings of `stop` or `bad_words`: each is looked for, or tokenized, while others wait."""
+
 _SEED_LIMIT = 2**63
 
 _NULLABLE = {"seed", "max_tokens", "logprobs", "prompt_logprobs"}
@@ -109,6 +112,8 @@ def _words(name: str) -> Callable[[Any], None]:
         words: Sequence[Any] = getattr(params, name)
         if any(not isinstance(word, str) or not word for word in words):
             raise RequestError(f"{name} must hold non-empty strings.", name)
+        if len(words) > MAX_WORDS:
+            raise RequestError(f"{name} holds {len(words)} strings; {MAX_WORDS} are the most.", name)
 
     return check
 

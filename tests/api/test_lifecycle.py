@@ -165,6 +165,7 @@ def test_a_dead_engine_ends_every_request_and_the_server(tmp_path: Path) -> None
         assert whole.result(LIMIT).status_code == 503
         assert whole.result().json()["error"]["code"] == "engine_dead"
         assert server.process.wait(LIMIT) == 1, server.log.read_text()
+        assert "ended by SIGKILL, as the system does where memory is short" in server.log.read_text()
 
 
 def test_two_applications_in_one_process_and_a_dead_engine() -> None:

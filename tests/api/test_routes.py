@@ -180,6 +180,16 @@ def test_text_parts_are_one_text(server: RunningServer) -> None:
     assert answer["usage"]["prompt_tokens"] == server.chat("Hi", max_tokens=1)["usage"]["prompt_tokens"]
 
 
+def test_a_refusal_goes_back_as_text(server: RunningServer) -> None:
+    refusal = {"role": "assistant", "content": [{"type": "refusal", "refusal": "No"}]}
+    words = {"role": "assistant", "content": [{"type": "text", "text": "No"}]}
+    answers = [
+        server.post(CHAT, {"messages": [*MESSAGES, one, *MESSAGES], "max_tokens": 1}) for one in (refusal, words)
+    ]
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert len({answer.json()["usage"]["prompt_tokens"] for answer in answers}) == 1
+
+
 def test_continuing_the_last_message(server: RunningServer) -> None:
     messages = [*MESSAGES, {"role": "assistant", "content": "The capital of France is"}]
     fields = {"messages": messages, "continue_final_message": True, "max_tokens": 4, "temperature": 0}

@@ -49,6 +49,7 @@ FORMS: list[tuple[dict[str, Any], list[str], list[str]]] = [
     ({"regex": r"\d{3}-[a/]+"}, ["123-a/a"], ["12-a", "123-a-"]),
     ({"regex": "^yes|no$"}, ["yes", "no"], ["yesno", "maybe"]),
     ({"choice": ["yes", 'n"o\n', "ü/"]}, ["yes", 'n"o\n', "ü/"], ["y", "yesyes"]),
+    ({"choice": [f"value {index}" for index in range(10_000)]}, ["value 1", "value 10", "value 9999"], ["value"]),
     ({"grammar": 'root ::= "a" | "b" root'}, ["a", "bba"], ["b", "ab"]),
     ({"grammar": 'start: "a" | "b" start'}, ["a", "bba"], ["b", "ab"]),
     ({"structural_tag": OLD_TAG}, ["hello", 'a <f>{"x":1}</f> b <g=1>5</g>'], ["a <f>5</f>", "<g=2>"]),
@@ -115,7 +116,7 @@ def takes(grammar: str, text: str) -> bool:
     return matcher.try_consume_tokens(ids) == len(ids) and matcher.is_accepting()
 
 
-@pytest.mark.parametrize(("form", "good", "bad"), FORMS, ids=str)
+@pytest.mark.parametrize(("form", "good", "bad"), FORMS, ids=lambda value: str(value)[:60])
 def test_a_grammar_takes_what_was_asked_for(form: dict[str, Any], good: list[str], bad: list[str]) -> None:
     params = SamplingParams(structured_outputs=form).structured_outputs
     assert params is not None

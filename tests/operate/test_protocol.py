@@ -61,3 +61,18 @@ def test_a_client_that_leaves_is_no_error_of_the_server(plain_server: RunningSer
             wait_for(plain_server, "num_requests_running", 1)
         plain_server.wait_until(lambda: answered("499") != before)
     assert answered("503") == errors
+
+
+def test_a_body_that_is_encoded(plain_server: RunningServer) -> None:
+    answer = plain_server.post("/v1/completions", b"\x1f\x8b\x08\x00", **{"content-encoding": "gzip"})
+    assert answer.status_code == 415
+    assert "gzip" in answer.json()["error"]["message"]
+
+
+def test_a_client_that_leaves_with_requests_before_their_answers(plain_server: RunningServer) -> None:
+    body = json.dumps({"prompt": "w5", "max_tokens": 150_000, "ignore_eos": True, "stream": True}).encode()
+    head = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+    with plain_server.cut_short(), socket.create_connection(("127.0.0.1", plain_server.port)) as connection:
+        connection.sendall((head % len(body) + body) * 3)
+        wait_for(plain_server, "num_requests_running", 1)
+    assert "Exception in ASGI application" not in plain_server.log.read_text()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -38,6 +40,14 @@ def serve(
 
     with loading_bar() as bar:
         status = run_server(config, ServerOptions(**server), bar, [_plugin_routes(config)], process)
+    _leave(status)
+
+
+def _leave(status: int) -> None:
+    """End at once where a thread still checks a grammar: native code that wakes while Python goes down may crash."""
+    if any(thread.daemon for thread in threading.enumerate()):
+        sys.stderr.flush()
+        os._exit(status)
     if status:
         sys.exit(status)
 

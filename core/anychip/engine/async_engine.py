@@ -116,6 +116,11 @@ class AsyncEngine:
         """Return once the engine process has ended."""
         await self._died.wait()
 
+    async def exit_code(self) -> int:
+        """What the engine process, which has to be dead, ended with: a negative number for a signal."""
+        await asyncio.to_thread(self._wait)
+        return int(self._process.returncode)
+
     def submit(
         self,
         prompt: Prompt,

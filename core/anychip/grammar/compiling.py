@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -29,6 +30,8 @@ _QUOTED = re.compile(r"\n\s*\d+ \|")
 """Where the validator begins to quote the grammar."""
 _PLACE = re.compile(r"^at \d+\(\d+\): (?=failed to compile JSON|invalid regex)")
 """A place in a grammar that we wrote around a schema or an expression."""
+_TOLD = {"NoExtensionBias": "nothing fits it"}
+"""What llguidance says where it means a thing that has a plainer word."""
 
 
 def limits() -> LLParserLimits:
@@ -90,7 +93,8 @@ def _key(params: StructuredOutputsParams) -> bytes:
 
 def refusal(reason: str) -> RequestError:
     """The error for a grammar that cannot be enforced."""
-    told = " ".join(_PLACE.sub("", _QUOTED.split(reason)[0]).split())
+    told = " ".join(_PLACE.sub("", _QUOTED.split(reason)[0]).replace("<non-verbose/>", "").split())
+    told = _TOLD.get(told, told)
     return RequestError(f"The structured output cannot be enforced: {told[:LONGEST_REASON]}.", FIELD)
 
 
@@ -103,7 +107,7 @@ def _build(params: StructuredOutputsParams) -> str:
         case "regex":
             return LarkGrammar().text(regex(params.regex or ""))
         case "choice":
-            return LarkGrammar().text(either(literal(one) for one in params.choice or ()))
+            return _choice_grammar(params.choice or ())
         case "structural_tag":
             return read_structural_tag(_document(params.structural_tag))
     return _lark(params.grammar or "")
@@ -116,6 +120,12 @@ def _json_grammar(schema: Any, params: StructuredOutputsParams) -> str:
     if params.disable_any_whitespace:
         options["whitespace_flexible"] = False
     return LarkGrammar().text(json_schema(schema, options))
+
+
+def _choice_grammar(choice: Sequence[str]) -> str:
+    """One token for all of them: as so many rules, a few thousand are too many."""
+    grammar = LarkGrammar()
+    return grammar.text(grammar.terminal(either(map(literal, choice))))
 
 
 def _document(value: Any) -> Any:

@@ -42,7 +42,7 @@ def _part_text(index: int, part: Any) -> str:
     if isinstance(part, str):
         return part
     kind = part.get("type") if isinstance(part, Mapping) else None
-    text = part.get("text") if kind == "text" else None
+    text = part.get(kind) if kind in ("text", "refusal") else None
     if not isinstance(text, str):
         raise RequestError(
             f"messages[{index}].content has a part of type {kind!r}; this model reads text only.",
