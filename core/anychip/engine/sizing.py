@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from anychip.config import EngineConfig
 from anychip.errors import UserError
@@ -63,32 +64,31 @@ def plan_cache(info: ModelInfo, memory: Memory, config: EngineConfig) -> KVPlan:
     assert config.block_size and config.max_num_batched_tokens and config.memory_utilization, "the config is unresolved"
     assert config.max_num_seqs, "the config is unresolved"
     groups = group_layers(info.kv_specs)
-    block_bytes = config.block_size * sum(spec.bytes_per_token * len(layers) for spec, layers in groups)
-    longest = _longest(info, config)
-    budget = config.kv_cache_memory_bytes or int(memory.free * config.memory_utilization)
-    blocks = _count_blocks(budget, block_bytes, longest, config)
-    fitting = (blocks - 1) * config.block_size
-    if fitting < longest:
-        longest = _shorten(longest, fitting, block_bytes, budget, config)
-    return KVPlan(
-        groups=tuple(KVGroup(spec, layers, blocks) for spec, layers in groups),
+    plan = KVPlan(
+        groups=(),
         block_size=config.block_size,
         max_num_seqs=config.max_num_seqs,
-        max_model_len=longest,
+        max_model_len=_longest(info, config.max_model_len, config.max_num_batched_tokens),
         max_num_batched_tokens=config.max_num_batched_tokens,
     )
+    block_bytes = plan.block_size * sum(spec.bytes_per_token * len(layers) for spec, layers in groups)
+    budget = config.kv_cache_memory_bytes or int(memory.free * config.memory_utilization)
+    blocks = _count_blocks(budget, block_bytes, plan)
+    fitting = (blocks - 1) * plan.block_size
+    if fitting < plan.max_model_len:
+        _check_may_shorten(plan, fitting, block_bytes, budget, asked=config.max_model_len is not None)
+        plan = replace(plan, max_model_len=fitting)
+    return replace(plan, groups=tuple(KVGroup(spec, layers, blocks) for spec, layers in groups))
 
 
-def _longest(info: ModelInfo, config: EngineConfig) -> int:
-    """Most tokens of a sequence, memory apart."""
-    asked, budget = config.max_model_len, config.max_num_batched_tokens
+def _longest(info: ModelInfo, asked: int | None, budget: int) -> int:
+    """Most tokens of a sequence, memory apart. `asked`: --max-model-len; `budget`: tokens of a step."""
     if asked and asked > info.max_model_len:
         raise UserError(
             f"--max-model-len {asked} exceeds the {info.max_model_len} positions of the model.",
             f"Use --max-model-len {info.max_model_len} or less.",
         )
     longest = asked or info.max_model_len
-    assert budget, "the config is unresolved"
     if not info.whole_prompts or longest <= budget:
         return longest
     if asked:
@@ -108,31 +108,32 @@ def group_layers(specs: Sequence[KVSpec]) -> list[tuple[KVSpec, tuple[int, ...]]
     return [(spec, tuple(layers)) for spec, layers in groups.items()]
 
 
-def _count_blocks(budget: int, block_bytes: int, longest: int, config: EngineConfig) -> int:
+def _count_blocks(budget: int, block_bytes: int, plan: KVPlan) -> int:
     """Blocks the budget pays for, but no more than all rows at full length could use; one is the null block."""
-    assert config.block_size and config.max_num_seqs, "the config is unresolved"
-    useful = config.max_num_seqs * -(-longest // config.block_size) + 1
+    useful = plan.max_num_seqs * -(-plan.max_model_len // plan.block_size) + 1
     return useful if block_bytes == 0 else min(budget // block_bytes, useful)
 
 
-def _shorten(longest: int, fitting: int, block_bytes: int, budget: int, config: EngineConfig) -> int:
-    assert config.block_size, "the config is unresolved"
-    needed = (-(-longest // config.block_size) + 1) * block_bytes
+def _check_may_shorten(plan: KVPlan, fitting: int, block_bytes: int, budget: int, asked: bool) -> None:
+    """Raise `UserError` unless sequences may be shortened to the `fitting` tokens that the budget's blocks hold.
+
+    They may not if their length was asked for, or if not even a block of tokens fits.
+    """
+    needed = (-(-plan.max_model_len // plan.block_size) + 1) * block_bytes
     what = (
-        f"A sequence of {longest} tokens needs {show_size(needed)} of KV cache; "
+        f"A sequence of {plan.max_model_len} tokens needs {show_size(needed)} of KV cache; "
         f"{show_size(budget)} are left, which hold {max(fitting, 0)} tokens."
     )
-    if fitting < config.block_size:
+    if fitting < plan.block_size:
         raise UserError(
             what,
             "Free memory, raise --kv-cache-memory-bytes or --memory-utilization, or lower --max-num-batched-tokens or "
             "--max-num-seqs.",
         )
-    if config.max_model_len:
+    if asked:
         raise UserError(
             what, f"Use --max-model-len {fitting}, or raise --kv-cache-memory-bytes or --memory-utilization."
         )
-    return fitting
 
 
 def show_size(count: int) -> str:
