@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -62,6 +64,7 @@ class LLM:
         self._collector = Collector()
         self._count = 0
         self._closed = False
+        self._turn = threading.Lock()
         gc.freeze()  # looking through all that was imported and loaded takes 0.1 s, in the middle of a step
 
     def get_default_sampling_params(self) -> SamplingParams:
@@ -169,10 +172,11 @@ class LLM:
 
     def close(self) -> None:
         """Give back the device; harmless when done before."""
-        if not self._closed:
-            self._closed = True
-            self.engine.close()
-            gc.unfreeze()
+        with self._turn:
+            if not self._closed:
+                self._closed = True
+                self.engine.close()
+                gc.unfreeze()
 
     def __enter__(self) -> Self:
         return self
@@ -198,9 +202,6 @@ class LLM:
         prompt_name: str | None = None,
     ) -> list[tuple[Collected, Vector]]:
         """A raw vector for each prompt."""
-        self._check_open()
-        prepared = [self._vectors.prepare(prompt, params, task, prompt_name=prompt_name) for prompt in prompts]
-        requests = self._collect(prepared)
         vectors: dict[Collected, Vector] = {}
 
         def take(collected: Collected, delta: Delta) -> None:
@@ -208,12 +209,19 @@ class LLM:
                 raise RequestError(delta.error or "The request was aborted.")
             vectors[collected] = delta.vector
 
-        self._drive(requests, take, show)
+        with self._taking_turns():
+            prepared = [self._vectors.prepare(prompt, params, task, prompt_name=prompt_name) for prompt in prompts]
+            requests = self._collect(prepared)
+            self._drive(requests, take, show)
         return [(collected, vectors[collected]) for collected in requests]
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise UserError("This LLM was closed.", "Make a new one.")
+    @contextmanager
+    def _taking_turns(self) -> Iterator[None]:
+        """One thread at a time drives the engine. Raises `UserError` where it was closed."""
+        with self._turn:
+            if self._closed:
+                raise UserError("This LLM was closed.", "Make a new one.")
+            yield
 
     def _collect(self, prepared: Sequence[PreparedRequest]) -> list[Collected]:
         """Requests with their numbers."""
@@ -229,16 +237,16 @@ class LLM:
         show: bool,
         add_special_tokens: bool,
     ) -> list[RequestOutput]:
-        self._check_open()
         if priority is not None and len(priority) != len(prompts):
             raise RequestError(f"{len(prompts)} prompts came with {len(priority)} priorities.", "priority")
-        prepared = [
-            self._inputs.prepare(prompt, each, priority=rank, add_special_tokens=add_special_tokens)
-            for prompt, each, rank in zip(prompts, params, priority or [0] * len(prompts), strict=True)
-        ]
-        requests = self._collect(prepared)
-        gathered = {collected: Gathered(collected) for collected in requests}
-        self._drive(requests, lambda collected, delta: gathered[collected].add(delta), show)
+        with self._taking_turns():
+            prepared = [
+                self._inputs.prepare(prompt, each, priority=rank, add_special_tokens=add_special_tokens)
+                for prompt, each, rank in zip(prompts, params, priority or [0] * len(prompts), strict=True)
+            ]
+            requests = self._collect(prepared)
+            gathered = {collected: Gathered(collected) for collected in requests}
+            self._drive(requests, lambda collected, delta: gathered[collected].add(delta), show)
         return [gathered[collected].output() for collected in requests]
 
     def _drive(self, requests: list[Collected], take: Callable[[Collected, Delta], None], show: bool) -> None:
