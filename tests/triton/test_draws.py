@@ -23,6 +23,7 @@ KINDS = (
     {}, {"min_p": 0.05}, {"top_k": 5}, {"top_p": 0.9}, {"top_p": 0.6, "top_k": 40, "min_p": 0.01}, {"top_p": 1e-6},
     {"top_p": 0.7, "min_p": 0.02},
     {"top_k": 290, "top_p": 0.999},
+    {"top_k": 1000},
 )  # fmt: skip
 
 

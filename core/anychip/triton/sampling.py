@@ -16,9 +16,7 @@ PART = 2048
 """Tokens of the vocabulary that a program of the first launch reads."""
 TILE = PART // BLOCK
 """Blocks in a part, see `anychip.sample.choose`."""
-LEVELS = 16
-"""Levels that narrow down where top-k or top-p cuts a row off, if too many tokens are near the cut to be listed."""
-THREADS = 256
+THREADS = 512
 """Threads of the program that draws a row's token."""
 SHIFTS = {torch.float32: 0, torch.bfloat16: 16, torch.float16: 13}
 """Low bits of a float32 that are always 0 if it was converted from such a type."""
@@ -137,7 +135,7 @@ class Sampling:
         draw_tokens[(count,)](
             logits, *parameters, of_blocks, places, lists, draw.numbers, draw.keys, draw.positions, draw.ids,
             draw.highest, draw.rows, draw.newest, logits.stride(0), blocks, TAKE=draw.newest is not None,
-            BLOCKS=power_of_two(blocks), ROOM=room, LEVELS=LEVELS, SHIFT=SHIFTS[logits.dtype],
+            BLOCKS=power_of_two(blocks), ROOM=room, SHIFT=SHIFTS[logits.dtype],
             num_warps=self.chip.tuning.warps(THREADS), **sizes, **order,
         )  # fmt: skip
 

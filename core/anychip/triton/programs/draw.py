@@ -42,7 +42,7 @@ def weigh_blocks(
 def draw_tokens(
     logits, temperatures, top_ks, top_ps, min_ps, of_blocks, places, lists, numbers, keys, positions, ids, highest_out,
     rows, newest, stride, blocks, V: tl.constexpr, OVERLAP: tl.constexpr, TAKE: tl.constexpr, BLOCK: tl.constexpr,
-    BLOCKS: tl.constexpr, TILE: tl.constexpr, ROOM: tl.constexpr, LEVELS: tl.constexpr, SHIFT: tl.constexpr,
+    BLOCKS: tl.constexpr, TILE: tl.constexpr, ROOM: tl.constexpr, SHIFT: tl.constexpr,
 ):  # fmt: skip
     """ids [L] int64 and highest [L]; `places` [2, L, blocks] and `lists` [L, ROOM] are scratch.
 
@@ -60,8 +60,7 @@ def draw_tokens(
     place, listed = places + row * blocks, lists + row * ROOM
     if (top_k > 0) | (top_p < 1.0):
         floor = find_floor(
-            line, top, mass, place, listed, top_k, top_p, floor, highest, temperature, V, BLOCK, TILE, ROOM, LEVELS,
-            SHIFT,
+            line, top, mass, place, listed, top_k, top_p, floor, highest, temperature, V, BLOCK, TILE, ROOM, SHIFT,
         )  # fmt: skip
     place += plane
     one, two = _numbers(row, numbers, keys, positions, TAKE)
@@ -89,13 +88,26 @@ def _weigh_kept(
 ):
     """How many blocks have a token at or above a floor; `place` and `masses` of them hold which, and what is kept."""
     count = list_blocks(place, scale(top, highest, temperature) >= floor)
-    for start in range(0, count, TILE):
-        index = start + tl.arange(0, TILE)
-        x = read_blocks(line, place, index, count, V, BLOCK)
-        scaled = scale(x, highest, temperature)
-        tl.store(masses + index, tl.sum(tl.where(scaled >= floor, tl.exp(scaled), 0.0), 1), index < count)
+    if count > 4 * TILE:
+        _weigh_listed(line, masses, place, count, floor, highest, temperature, V, BLOCK, 2 * TILE)
+    else:
+        _weigh_listed(line, masses, place, count, floor, highest, temperature, V, BLOCK, TILE)
     tl.debug_barrier()  # each thread now reads what others wrote
     return count
+
+
+@triton.jit
+def _weigh_listed(
+    line, masses, place, count, floor, highest, temperature, V: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr
+):
+    """What is kept of each listed block, TILE of them at once."""
+    index = tl.arange(0, TILE)
+    x = read_blocks(line, place, index, count, V, BLOCK)
+    for start in range(TILE, count + TILE, TILE):
+        following = read_blocks(line, place, start + tl.arange(0, TILE), count, V, BLOCK)  # on its way meanwhile
+        scaled = scale(x, highest, temperature)
+        tl.store(masses + index, tl.sum(tl.where(scaled >= floor, tl.exp(scaled), 0.0), 1), index < count)
+        index, x = start + tl.arange(0, TILE), following
 
 
 @triton.jit
