@@ -13,6 +13,7 @@ from anychip.engine.messages import (
     Failure,
     Finished,
     LogprobRows,
+    Open,
     Prepared,
     Progress,
     ResetPrefixCache,
@@ -48,6 +49,7 @@ SAMPLING = RowSampling(
 IDS = np.array([1, -1, 2**31 - 1], np.int32).tobytes()
 
 TO_ENGINE = [
+    Open(EngineConfig(model="m", device="null")),
     Start(EngineConfig(model="m", plugins=("a",), memory_utilization=0.5, origins={"model": "argument"})),
     Submit(handle=2**62, prompt=IDS, sampling=SAMPLING, max_tokens=0),
     Submit(
@@ -133,7 +135,7 @@ def test_no_message_is_left_out():
 
 
 def test_a_prompt_is_read_without_a_copy():
-    message = decode_to_engine(encode(TO_ENGINE[1]))
+    message = decode_to_engine(encode(TO_ENGINE[2]))
     assert message.prompt_token_ids.tolist() == [1, -1, 2**31 - 1]
     assert message.prompt_token_ids.base is not None
 

@@ -48,7 +48,7 @@ def run_batch(
 async def _run(batch: BatchFile, options: Values, workers: int, name: str | None) -> None:
     config = quiet_config(options)
     setup_logging(config.log_level)
-    process = spawn_engine()  # it loads its libraries while this process does
+    process = spawn_engine(config)  # it loads its libraries while this process does
     from anychip import AsyncEngine
     from anychip.progress import RequestProgress
     from anychip_api.options import ServerOptions

@@ -33,8 +33,7 @@ def serve(
     """Serve a model over OpenAI's protocol, until Ctrl-C or SIGTERM. Without a model it serves `demo`."""
     config = make_config({**engine, "model": _one_model(model, engine.get("model"))})
     setup_logging(config.log_level, config.log_format)
-    # It loads its libraries while this process does; a device that was named knows best what it needs.
-    process = spawn_engine(("torch",) if config.device == "auto" else ())
+    process = spawn_engine(config)  # it loads its libraries while this process does
     from anychip_api.options import ServerOptions
     from anychip_api.server import serve as run_server
 

@@ -27,7 +27,7 @@ class Session:
     def __init__(self, options: dict[str, Any]) -> None:
         config = quiet_config(options)
         setup_logging(config.log_level, config.log_format)
-        process = spawn_engine()  # it loads its libraries while this process does
+        process = spawn_engine(config)  # it loads its libraries while this process does
         from anychip.engine.async_engine import AsyncEngine
 
         self._loop = asyncio.Runner()

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, cast
 
 from anychip.config import EngineConfig
-from anychip.engine.channel import LENGTH, FrameBuffer
+from anychip.engine.channel import FrameBuffer, framed
 from anychip.engine.collect import Collected, Collector
 from anychip.engine.detached import run_detached
 from anychip.engine.input import InputProcessor, PreparedRequest, Prompt, model_tokenizer
@@ -80,7 +80,7 @@ class AsyncEngine:
 
         Raises `UserError` for what the user can fix, `EngineDeadError` for the rest.
         """
-        self = cls(config, progress, process or spawn_engine())
+        self = cls(config, progress, process or spawn_engine(config))
         try:
             loop = asyncio.get_running_loop()
             # the process imports its libraries while the model is looked up, or fetched, here
@@ -255,8 +255,7 @@ class AsyncEngine:
                 stream.wake()
 
     def _send(self, message: ToEngine) -> None:
-        data = encode(message)
-        frame = LENGTH.pack(len(data)) + data
+        frame = framed(encode(message))
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(frame)
 

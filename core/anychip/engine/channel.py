@@ -14,6 +14,11 @@ LENGTH = struct.Struct("<I")
 _CHUNK = 1 << 20
 
 
+def framed(message: bytes) -> bytes:
+    """A message with its length in front."""
+    return LENGTH.pack(len(message)) + message
+
+
 class PeerGoneError(Exception):
     """The other side closed the channel or died."""
 
@@ -50,8 +55,7 @@ class Channel:
 
     def send(self, message: bytes) -> None:
         """Queue a message and write as much as the peer takes now. Raises `PeerGoneError`."""
-        self._unsent += LENGTH.pack(len(message))
-        self._unsent += message
+        self._unsent += framed(message)
         self._flush()
 
     def poll(self, timeout: float | None) -> list[bytes]:

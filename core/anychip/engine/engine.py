@@ -12,14 +12,13 @@ from anychip.engine.batch import StepResult
 from anychip.engine.constrain import Constrained
 from anychip.engine.locate import locate_model, with_plugin_class
 from anychip.engine.messages import Abort, EngineInfo, Prepared, ResetPrefixCache, StepOutputs, Submit
-from anychip.engine.phases import Phases
+from anychip.engine.opening import OpenedDevice, open_device
 from anychip.engine.policy import Policy
 from anychip.engine.scheduler import Scheduler
 from anychip.engine.sizing import check_attention, check_task, plan_cache, resolve_config
 from anychip.engine.task import model_task
 from anychip.log import logger
 from anychip.plugin.contract import Capabilities, KVPlan, ModelInfo, Pending, Progress, Runner
-from anychip.plugin.registry import Registry
 from anychip.plugin.signatures import check_members
 
 WAIT_SECONDS = 0.005
@@ -32,16 +31,12 @@ class Engine:
     Raises `UserError` for what the user can fix: no such device, no such model, too little memory.
     """
 
-    def __init__(self, config: EngineConfig, progress: Progress) -> None:
-        phases = Phases()
-        registry = Registry(config.plugins)
-        config = registry.configure(config)
-        chosen = registry.choose(config.device)
-        _tell_overlooked(config, registry)
-        phases.end("plugins")
-        platform = chosen.open(config)
-        phases.end("device and imports")
-        config = resolve_config(config, platform.capabilities)
+    def __init__(self, config: EngineConfig, progress: Progress, early: OpenedDevice | None = None) -> None:
+        """`early` is a device that was opened for a config like this one, and is taken if it still suits."""
+        opened = early.with_model(config) if early is not None else None
+        opened = opened or open_device(config)
+        registry, chosen, platform, phases = opened.registry, opened.chosen, opened.platform, opened.phases
+        config = resolve_config(opened.config, platform.capabilities)
         self.source = with_plugin_class(locate_model(config, progress), registry.models)
         phases.end("model files")
         self.runner: Runner = platform.runner(config)
@@ -137,13 +132,6 @@ class Engine:
         while len(self._under_way) > max(count, 0):
             record, pending = self._under_way.popleft()
             outputs.append(self.scheduler.commit(record, pending.result()))
-
-
-def _tell_overlooked(config: EngineConfig, registry: Registry) -> None:
-    """With `--device auto`, warn of a chip in this machine for which no platform is installed."""
-    for extra in registry.missing if config.device == "auto" else ():
-        if extra.seen:
-            logger.warning("%s", extra.sentence)
 
 
 def _without_reuse(config: EngineConfig, plan: KVPlan) -> EngineConfig:

@@ -18,8 +18,14 @@ from anychip.plugin.tasks import Task
 FinishReason = Literal["stop", "length", "abort", "error"]
 
 
+class Open(msgspec.Struct, tag=True, frozen=True):
+    """May come before `Start`: open this config's device, while the client looks for the model."""
+
+    config: EngineConfig
+
+
 class Start(msgspec.Struct, tag=True, frozen=True):
-    """The first message: load this model."""
+    """Load this model; nothing may follow before the engine is ready."""
 
     config: EngineConfig
 
@@ -67,7 +73,7 @@ class Shutdown(msgspec.Struct, tag=True, frozen=True):
     """End the process; open sequences are aborted."""
 
 
-ToEngine = Start | Submit | Abort | ResetPrefixCache | Shutdown
+ToEngine = Open | Start | Submit | Abort | ResetPrefixCache | Shutdown
 
 
 class Progress(msgspec.Struct, tag=True, frozen=True):

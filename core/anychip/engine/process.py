@@ -1,20 +1,18 @@
-"""The engine's own process: `python -m anychip.engine.process FD [MODULE ...]`, FD being its end of a socket pair."""
+"""The engine's own process: `python -m anychip.engine.process FD`, FD being its end of a socket pair."""
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import importlib
 import signal
 import socket
 import sys
 import time
 import traceback
-from collections.abc import Sequence
 
 from anychip.engine.channel import Channel, PeerGoneError
 from anychip.engine.engine import Engine
-from anychip.engine.messages import Failure, Progress, Shutdown, Start, decode_to_engine, encode
+from anychip.engine.messages import Failure, Open, Progress, Shutdown, Start, ToEngine, decode_to_engine, encode
+from anychip.engine.opening import OpenedDevice, open_device
 from anychip.errors import UserError
 from anychip.log import logger, setup_logging
 
@@ -25,14 +23,11 @@ PAUSE_SECONDS = 0.02
 """Quiet time after which something is prepared for steps to come, and then again."""
 
 
-def main(descriptor: int, modules: Sequence[str] = ()) -> int:
-    """Serve one client until it goes away, having imported `modules` before it says anything; the exit status."""
+def main(descriptor: int) -> int:
+    """Serve one client until it goes away; the exit status."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the client decides what Ctrl-C ends
     channel = Channel(socket.socket(fileno=descriptor))
     gc.disable()  # importing torch makes objects by the hundred thousand, of which none is garbage
-    for name in modules:
-        with contextlib.suppress(ImportError):  # who needs it will say so
-            importlib.import_module(name)
     try:
         _serve(channel)
     except PeerGoneError:
@@ -47,10 +42,8 @@ def main(descriptor: int, modules: Sequence[str] = ()) -> int:
 
 
 def _serve(channel: Channel) -> None:
-    start = decode_to_engine(_first(channel))
-    assert isinstance(start, Start), "the first message must be Start"
-    setup_logging(start.config.log_level, start.config.log_format)
-    engine = Engine(start.config, _Reporter(channel))
+    early, start = _started(channel)
+    engine = Engine(start.config, _Reporter(channel), early)
     gc.freeze()  # nor will be while the engine runs: collections skip them
     gc.enable()
     channel.send(encode(engine.info))
@@ -86,12 +79,28 @@ def _loop(engine: Engine, channel: Channel) -> None:
         checked = False
 
 
-def _first(channel: Channel) -> bytes:
+def _started(channel: Channel) -> tuple[OpenedDevice | None, Start]:
+    """What tells the model, and the device that was opened before, if that was asked for."""
     frames: list[bytes] = []
+    early, message = None, _next(channel, frames)
+    if isinstance(message, Open):
+        setup_logging(message.config.log_level, message.config.log_format)
+        try:
+            early = open_device(message.config)
+        finally:
+            message = _next(channel, frames)  # a client that has not sent it yet does not listen either
+    assert isinstance(message, Start), "Start comes first, or after Open"
+    assert not frames, "nothing may follow Start before the engine is ready"
+    setup_logging(message.config.log_level, message.config.log_format)
+    return early, message
+
+
+def _next(channel: Channel, frames: list[bytes]) -> ToEngine:
+    """The first message of those in `frames`, or to come."""
     while not frames:
-        frames = channel.poll(None)
-    assert len(frames) == 1, "nothing may follow Start before the engine is ready"
-    return frames[0]
+        frames += channel.poll(None)
+    message: ToEngine = decode_to_engine(frames.pop(0))
+    return message
 
 
 class _Reporter:
@@ -117,4 +126,4 @@ def _fail(channel: Channel, failure: Failure) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), sys.argv[2:]))
+    sys.exit(main(int(sys.argv[1])))

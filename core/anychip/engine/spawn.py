@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from anychip.config import engine_environment
+from anychip.config import EngineConfig, engine_environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +19,10 @@ class EngineProcess:
     socket: socket.socket
 
 
-def spawn_engine(modules: Sequence[str] = ()) -> EngineProcess:
-    """Start the process. It imports its libraries, and the `modules` it is likely to need, while the caller goes on."""
+def spawn_engine(config: EngineConfig) -> EngineProcess:
+    """Start the process. It imports its libraries and opens the device of `config` while the caller goes on."""
     ours, theirs = socket.socketpair()
-    command = [sys.executable, "-m", "anychip.engine.process", str(theirs.fileno()), *modules]
+    command = [sys.executable, "-m", "anychip.engine.process", str(theirs.fileno())]
     process = subprocess.Popen(
         command,
         pass_fds=(theirs.fileno(),),
@@ -31,5 +31,10 @@ def spawn_engine(modules: Sequence[str] = ()) -> EngineProcess:
         process_group=0,  # the client decides what Ctrl-C ends
     )
     theirs.close()
+    from anychip.engine.channel import framed  # what these need to be imported is imported there meanwhile
+    from anychip.engine.messages import Open, encode
+
+    with contextlib.suppress(OSError):  # it has ended: whoever reads hears so
+        ours.sendall(framed(encode(Open(config))))
     ours.setblocking(False)
     return EngineProcess(process, ours)
