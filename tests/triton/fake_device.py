@@ -18,16 +18,14 @@ from anychip.triton.ahead.absent import Target, use_absent
 from anychip.triton.keys import program_modules
 from anychip_rocm.chips import CHIPS
 
+NVIDIA = {"sm_80": 163, "sm_86": 99, "sm_89": 99, "sm_90": 227, "sm_100": 227, "sm_120": 99}
+"""KiB of shared memory that a program may take."""
 TARGETS = {
-    "sm_80": GPUTarget("cuda", 80, 32),
-    "sm_90": GPUTarget("cuda", 90, 32),
-    "sm_100": GPUTarget("cuda", 100, 32),
+    **{name: GPUTarget("cuda", int(name.removeprefix("sm_")), 32) for name in NVIDIA},
     **{name: GPUTarget("hip", name, found.tuning.lanes) for name, found in CHIPS.items()},
 }
 SHARED = {
-    "sm_80": 163 * 1024,
-    "sm_90": 227 * 1024,
-    "sm_100": 227 * 1024,
+    **{name: kibibytes * 1024 for name, kibibytes in NVIDIA.items()},
     **{name: found.local_memory for name, found in CHIPS.items()},
 }
 CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
