@@ -39,26 +39,23 @@ tell() {
   done
 }
 
-# LEVEL LIMIT: a level of the kit, noted for the table of platforms in a file of its own: levels run side by side.
+# LIMIT: every level of the kit, in processes for all processors, noted for the table of platforms.
 kit() {
-  run_part "kit-$1" "$2" python3 -m anychip conform cuda --level "$1" --record "$out/cuda-$1.json" --on "$(nvidia-smi --query-gpu=name --format=csv,noheader | head -1)"
+  run_part kit "$1" python3 -m anychip conform cuda --record "$out/cuda.json" --on "$(nvidia-smi --query-gpu=name --format=csv,noheader | head -1)"
 }
 
 # Right or wrong: `levels` looks at kernels, and compiles with all processors; `models` looks at what they add up to.
 check() { levels; models; }
 
 levels() {
-  kit 0 60  # it looks at the memory, so nothing runs beside it
-  run_part kit-1-each-type 400 python3 benchmarks/triton_kernels.py check  # a process for each op; level 1 finds it compiled
-  kit 1 400
-  tell kit-0 kit-1-each-type kit-1
+  kit 400  # the first part of it looks at the memory, so nothing runs beside it
+  tell kit
 }
 
 # What does not measure runs side by side, in a part of the memory each.
 models() {
-  local level dtype
+  local dtype
   export ANYCHIP_KV_CACHE_MEMORY_BYTES=$((8 << 30))
-  for level in 2 3 4; do kit "$level" 400 & done
   if [ -e "$kept/demo.gguf" ]; then
     run_part soak 300 python3 benchmarks/soak.py --seconds 180 --model "$kept/demo.gguf" &
     run_part accuracy 400 python3 benchmarks/accuracy.py --model "$kept/demo.gguf" --device cuda \
@@ -69,7 +66,6 @@ models() {
   fi
   wait
   unset ANYCHIP_KV_CACHE_MEMORY_BYTES
-  tell kit-2 kit-3 kit-4
   [ -e "$kept/demo.gguf" ] && tell soak accuracy
   [ -e "$kept/demo.gguf" ] && [ -e "$kept/answers.json" ] && tell answers-float32 answers-bfloat16
 }

@@ -71,6 +71,33 @@ def test_attention_checks_say_something_of_large_blocks_and_captured_steps_too(p
     assert result.status == "passed", result.remark
 
 
+def test_each_way_that_is_chosen_among_attends_large_steps(plugin):
+    """One of two is wrong, and the check says which."""
+    members = """
+    @property
+    def capabilities(self):
+        return replace(super().capabilities, dtypes=("float32",), block_sizes=(64,), kv_cache_dtypes=())
+
+    def choices(self, spec):
+        other = Broken()
+        other.kernels = lambda spec: {**self.kernels(spec), "paged_attention": Kernel(kernel)}
+        return {"one way": self, "another": other}
+"""
+    function = """
+def kernel(q, cache, plan, scale, softcap=0.0, sinks=None):
+    long = plan.inputs.max_query > 100
+    return attention.paged_attention(q, cache, plan, scale * (1.1 if long else 1.0), softcap, sinks)
+"""
+    source = HEAD + members + KERNELS.format(listed=FAMILY, functions=function)
+    result = outcome(plugin, source, "large steps against the reference")
+    small = next(check for check in CHECKS if check.name == "paged_attention")
+    assert result.status == "failed"
+    assert "another, blocks of 64: paged_attention float32, 128/8 heads of 128" in result.remark
+    assert "one way" not in result.remark
+    with Subject("broken") as subject:
+        assert run_check(small, subject).status == "passed"
+
+
 def test_attention_that_sees_nothing_is_caught_by_the_control(plugin):
     source = with_kernel(
         "paged_attention",
