@@ -50,6 +50,7 @@ LAYER_1 = (
 )
 LIGHT = {
     *("weights.__init__", "weights.gguf_metadata", "weights.gguf_types", "weights.json_file"),  # the tokenizer's too
+    "weights.role",
     "weights.scheme",
 }
 HEAVY = ("torch", "transformers")

@@ -24,6 +24,7 @@ from anychip.models.layers import Linear
 from anychip.reference.platform import ReferencePlatform
 from anychip.runner.captured import CapturedSteps, Sizes
 from anychip.runner.results import BROKEN_LOGITS
+from anychip.weights.scheme import formats_of
 from anychip_cpu.platform import CpuPlatform
 
 
@@ -214,7 +215,7 @@ def test_refusals_are_sentences():
 @pytest.mark.parametrize("quantization", ["int8", "int4", "fp8"])
 def test_what_is_quantized_means_the_same_kept_or_not(quantization):
     tokens, notes, sizes = [], [], []
-    for formats in ((), (quantization,)):
+    for formats in ((), formats_of(quantization)):
         platform = Capable()
         platform.formats = formats
         runner = platform.runner(options(platform, quantization=quantization, dtype="float32"))

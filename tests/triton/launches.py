@@ -31,7 +31,7 @@ from anychip_rocm.chips import CHIPS
 CODED = (
     Scheme("int4", 4, 32, True, "none"),
     Scheme("int4", 4, 128, False, "none"),
-    Scheme("int8", 8, 0, False, "token"),
+    *(Scheme("int8", 8, 0, False, activation) for activation in ("token", "group", "none")),
     Scheme("fp8", 8, 0, False, "token"),
 )
 SOME = ((100, 1), (50, 1), (70, 29), (0, 40))
@@ -146,8 +146,7 @@ def decode_with(chip: Chip, scheme: Scheme) -> None:
     ops = bind(TritonKernels(chip).kernels(spec), spec)
     coded = prepare_codes(quantize(weight(256, 1024), scheme), chip.float8, chip.fragments)
     library = chip.library_codes and scheme.format == "fp8"  # torch has no such product on the host
-    several = (1, 64, 128, 256) if scheme.bits == 4 else (1, 64, 128)
-    for tokens in (1, 64) if library else several:
+    for tokens in (1, 64) if library else (1, 64, 128, 256):
         ops.linear(torch.zeros(tokens, 1024, dtype=torch.bfloat16), coded, None)
     if chip.fragments and scheme.bits == 4:
         uneven = prepare_codes(quantize(weight(250, 1024), scheme), fragments=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -32,6 +34,7 @@ TIGHT = 2e-6
 LIMITS = {"int8": 2e-2, "fp8": 6e-2}
 """Of activations in 8 bits."""
 LINEAR = CodedLinear(Chip(6))
+WAYS = {"pointers": Chip(6, library_codes=False), "tiles copied": Chip(6, descriptors=True)}
 
 
 def case(
@@ -66,7 +69,7 @@ def test_packing_loses_nothing(rows: int, words: int, seed: int) -> None:
 @pytest.mark.parametrize("scheme", SCHEMES, ids=str)
 def test_few_tokens(scheme: Scheme, tokens: int) -> None:
     ours, wanted, _ = case(scheme, tokens, 256 if scheme.group_size > 32 else 160)
-    rounded = tokens > 1 and scheme.bits == 8 and scheme.group_size == 0
+    rounded = tokens > 1 and scheme.activation in ("token", "group") and scheme.group_size == 0
     assert normalized_error(ours, wanted) < (LIMITS[scheme.format] if rounded else TIGHT)
 
 
@@ -79,7 +82,7 @@ def test_a_scale_may_serve_a_whole_row(columns: int) -> None:
 
 def test_a_weight_in_the_other_dialect_of_8_bit_floats_means_the_same() -> None:
     """Its codes are half as large, with a scale twice as large. Triton's interpreter does not know them."""
-    (scheme,) = (scheme for scheme in SCHEMES if scheme.format == "fp8" and scheme.group_size == 0)
+    (scheme,) = (scheme for scheme in SCHEMES if scheme == Scheme("fp8", 8, 0, False, "token"))
     weight = quantize(random_weight(torch.Generator().manual_seed(5), 48, 160, "float32"), scheme)
     codes = prepare_codes(weight, torch.float8_e4m3fnuz).prepared
     assert isinstance(codes, Codes)
@@ -98,13 +101,65 @@ def test_many_tokens_are_rounded_to_integers_too() -> None:
     assert TIGHT < normalized_error(ours, wanted) < LIMITS["int8"]
 
 
-@pytest.mark.parametrize("name", ["int8", "fp8"])
-def test_many_tokens_without_a_library(name: str) -> None:
-    """Two blocks of tokens, the second one not full."""
-    (scheme,) = (scheme for scheme in SCHEMES if scheme.format == name and scheme.group_size == 0)
-    ours, wanted, _ = case(scheme, 150, linear=CodedLinear(Chip(6, library_codes=False)))
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("name", "activation"), [("int8", "token"), ("int8", "group"), ("fp8", "token")])
+@pytest.mark.parametrize("tokens", [100, 150])
+def test_many_tokens_without_a_library(name: str, activation: str, way: str, tokens: int) -> None:
+    """Two blocks of tokens, the second one not full, or one that is long enough to share its inputs."""
+    chip = replace(WAYS[way], library_codes=False)
+    ours, wanted, _ = case(Scheme(name, 8, 0, False, activation), tokens, linear=CodedLinear(chip))
     assert TIGHT < normalized_error(ours, wanted) < LIMITS[name]
     assert normalized_error(ours.roll(1, 0), wanted) > 0.1
+
+
+GROUPS = Scheme("int8", 8, 0, False, "group")
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("tokens", [9, 70, 300])
+def test_an_outlier_coarsens_its_own_group_of_inputs_alone(tokens: int, way: str) -> None:
+    """The 200th input lies in the second of three groups; weights of that group are 0 or not. Rows fill no tile."""
+    generator = torch.Generator().manual_seed(3)
+    matrix, x = torch.randn(40, 320, generator=generator) / 16, torch.randn(tokens, 320, generator=generator)
+    bias = torch.randn(40, generator=generator)
+    x[:, 200] = 3e3
+    linear, found = CodedLinear(WAYS[way]), []
+    for start, stop in ((200, 201), (128, 256)):
+        values = matrix.clone()
+        values[:, start:stop] = 0
+        weight = quantize(Weight(values, (40, 320)), GROUPS)
+        prepared = prepare_codes(weight).prepared
+        assert isinstance(prepared, Codes)
+        wanted = reference(x, weight, bias)
+        for codes in (prepared, replace(prepared, activation="token")):
+            found.append(normalized_error(linear.linear(x, codes, bias), wanted))
+    assert TIGHT < found[2] < LIMITS["int8"]
+    assert all(error > 5 * LIMITS["int8"] for error in (found[0], found[1], found[3]))
+
+
+@pytest.mark.parametrize("tokens", [1, 20, 70, 300])
+def test_inputs_are_left_alone_where_a_weight_says_so(tokens: int) -> None:
+    ours, wanted, _ = case(Scheme("int8", 8, 0, False, "none"), tokens)
+    assert normalized_error(ours, wanted) < TIGHT
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("tokens", [2, 9, 70, 300])
+def test_numbers_of_16_bits_are_two_codes_where_a_weight_says_so(tokens: int, way: str) -> None:
+    """No more is lost than float16 loses, also of what lies beside an outlier."""
+    generator = torch.Generator().manual_seed(4)
+    x, bias = torch.randn(tokens, 320, generator=generator), torch.randn(40, generator=generator)
+    x[:, 7] = 100.0
+    matrix = torch.randn(40, 320, generator=generator) / 16
+    matrix[:, 7] = 0
+    weight = quantize(Weight(matrix, (40, 320)), Scheme("int8", 8, 0, False, "none"))
+    prepared = prepare_codes(weight).prepared
+    assert isinstance(prepared, Codes)
+    linear, wanted = CodedLinear(WAYS[way]), reference(x, weight, bias)
+    ours = linear.linear(x.half(), prepared, bias.half())
+    assert normalized_error(ours.float(), wanted) < 1e-3
+    coarse = linear.linear(x.half(), replace(prepared, activation="token"), bias.half())
+    assert normalized_error(coarse.float(), wanted) > 1e-2
 
 
 @pytest.mark.parametrize("tokens", [5, 66])
@@ -142,8 +197,9 @@ def unrounded(x: torch.Tensor, weight: Weight, bias: torch.Tensor | None) -> tor
 
 
 def coded(name: str, generator: torch.Generator, rows: int, columns: int) -> Weight:
-    (scheme,) = (scheme for scheme in SCHEMES if scheme.format == name and scheme.group_size == 0)
-    return prepare_codes(quantize(random_weight(generator, rows, columns, "float32"), scheme))
+    return prepare_codes(
+        quantize(random_weight(generator, rows, columns, "float32"), Scheme(name, 8, 0, False, "token"))
+    )
 
 
 def test_a_word_with_its_codes_in_another_order_is_noticed() -> None:

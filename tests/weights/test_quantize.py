@@ -103,3 +103,21 @@ def test_an_option_that_would_have_no_effect_is_refused(options):
 def test_an_unknown_format_is_refused():
     with pytest.raises(UserError, match="quantization"):
         make_config({"quantization": "int3"}, {})
+
+
+@pytest.mark.parametrize(
+    ("role", "fp8", "int8"),
+    [
+        ("inner", ("fp8", "token"), ("int8", "group")),
+        ("attention", ("int8", "none"), ("int8", "none")),
+        ("attended", ("int8", "token"), ("int8", "token")),
+        ("first", ("int8", "group"), ("int8", "group")),
+        ("output", ("int8", "none"), ("int8", "none")),
+    ],
+)
+def test_what_a_matrix_is_for_decides_what_becomes_of_it(role, fp8, int8):
+    for name, expected in (("fp8", fp8), ("int8", int8)):
+        scheme = Scheme(name, 8, 0, False, "token").of(role)
+        assert (scheme.format, scheme.activation) == expected
+    four = Scheme("int4", 4, 32, True, "none")
+    assert four.of(role) == four

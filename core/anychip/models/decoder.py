@@ -28,8 +28,9 @@ class Attention(nn.Module):
         self.ops, self.layer, self.head_dim, self.eps = ops, layer, config.head_dim, config.eps
         queries, keys = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
         parts = {"q_proj": queries, "k_proj": keys, "v_proj": keys}
-        self.qkv = Linear(ops, config.hidden_size, parts, dtype, config.qkv_bias)
-        self.o_proj = Linear(ops, queries, {"o_proj": config.hidden_size}, dtype, config.output_bias)
+        self.qkv = Linear(ops, config.hidden_size, parts, dtype, config.qkv_bias, role="attention")
+        outer = {"o_proj": config.hidden_size}
+        self.o_proj = Linear(ops, queries, outer, dtype, config.output_bias, role=config.role(layer, "attended"))
         self.q_norm = Norm(ops, config.head_dim, config.eps, dtype) if config.head_norms else None
         self.k_norm = Norm(ops, config.head_dim, config.eps, dtype) if config.head_norms else None
 
@@ -117,7 +118,8 @@ class DecoderModel(Model):
         self.hidden_size = shape.hidden_size
         self.kv_specs = tuple(kv_spec(shape, window, dtype) for window in shape.windows)
         self.model = DecoderStack(shape, ops, dtype, min(max_model_len or self.max_model_len, self.max_model_len))
-        self.lm_head = Linear(ops, shape.hidden_size, {"lm_head": shape.vocab_size}, dtype, bias=False)
+        outer = {"lm_head": shape.vocab_size}
+        self.lm_head = Linear(ops, shape.hidden_size, outer, dtype, bias=False, role="output")
         self.ties = {"lm_head": "model.embed_tokens"} if shape.tied else {}
 
     @staticmethod

@@ -10,6 +10,7 @@ from anychip.errors import UserError
 from anychip.models.rotary import RopeSettings, read_rope
 from anychip.ops.composite import GELU
 from anychip.ops.op import OpSpec
+from anychip.weights.role import Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,12 @@ class DecoderConfig:
     def num_layers(self) -> int:
         """Decoder layers."""
         return len(self.windows)
+
+    def role(self, layer: int, inside: Role) -> Role:
+        """That of a layer's matrix, which is `inside` in all but the first layer and the last one."""
+        if layer == self.num_layers - 1:
+            return "output"
+        return inside if layer else "first"
 
     def op_spec(self, dtype: str, block_size: int) -> OpSpec:
         """The shapes ops are called with."""

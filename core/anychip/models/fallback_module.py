@@ -16,6 +16,7 @@ from anychip.errors import UserError
 from anychip.models.fallback_attention import NAME, HostingError, register
 from anychip.models.layers import Linear
 from anychip.ops.parts import Ops
+from anychip.weights.role import Role
 
 FOREIGN_FAILURES: tuple[type[Exception], ...] = (
     AssertionError, AttributeError, HostingError, ImportError, LookupError, RuntimeError, TypeError, ValueError,
@@ -101,17 +102,15 @@ def build(config: Any, dtype: torch.dtype, where: AbstractContextManager[Any], o
     return module
 
 
-def host_linears(module: nn.Module, ops: Ops) -> None:
+def host_linears(module: Any, ops: Ops) -> None:
     """Put our `Linear` in the place of every plain torch one."""
     found = [(path, layer) for path, layer in module.named_modules() if type(layer) is nn.Linear]
+    output = module.get_output_embeddings()
     for path, layer in found:
         parent, _, name = path.rpartition(".")
-        parts, dtype = {name: layer.out_features}, layer.weight.dtype
-        setattr(
-            module.get_submodule(parent),
-            name,
-            TokenLinear(ops, layer.in_features, parts, dtype, layer.bias is not None),
-        )
+        parts, dtype, bias = {name: layer.out_features}, layer.weight.dtype, layer.bias is not None
+        role: Role = "output" if layer is output else "inner"
+        setattr(module.get_submodule(parent), name, TokenLinear(ops, layer.in_features, parts, dtype, bias, role=role))
 
 
 def keep_wide(module: Any) -> None:

@@ -16,13 +16,14 @@ from anychip.ops.parts import Ops
 class GatedMLP(nn.Module):
     """Gated feed-forward network (Shazeer, 2020)."""
 
-    def __init__(self, config: DecoderConfig, ops: Ops, dtype: torch.dtype) -> None:
+    def __init__(self, config: DecoderConfig, ops: Ops, dtype: torch.dtype, layer: int) -> None:
         super().__init__()
         self.ops, self.activation = ops, config.activation
         inner = config.intermediate_size
         parts = {"gate_proj": inner, "up_proj": inner}
-        self.gate_up = Linear(ops, config.hidden_size, parts, dtype, config.mlp_bias)
-        self.down_proj = Linear(ops, inner, {"down_proj": config.hidden_size}, dtype, config.mlp_bias)
+        self.gate_up = Linear(ops, config.hidden_size, parts, dtype, config.mlp_bias, role=config.role(layer, "inner"))
+        outer = {"down_proj": config.hidden_size}
+        self.down_proj = Linear(ops, inner, outer, dtype, config.mlp_bias, role=config.role(layer, "inner"))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """[T, H] -> [T, H]."""
@@ -38,7 +39,7 @@ class Experts(nn.Module):
     Where the config has a shared one, that sees every token, scaled by a gate of its own (Qwen 2 MoE).
     """
 
-    def __init__(self, config: DecoderConfig, experts: ExpertsConfig, ops: Ops, dtype: torch.dtype) -> None:
+    def __init__(self, config: DecoderConfig, experts: ExpertsConfig, ops: Ops, dtype: torch.dtype, layer: int) -> None:
         super().__init__()
         self.ops, self.activation = ops, config.activation
         self.per_token, self.renormalize = experts.per_token, experts.renormalize
@@ -51,7 +52,7 @@ class Experts(nn.Module):
         self.shared_expert, self.shared_gate = None, None
         if experts.shared_size:
             shared = replace(config, intermediate_size=experts.shared_size, mlp_bias=False)
-            self.shared_expert = GatedMLP(shared, ops, dtype)
+            self.shared_expert = GatedMLP(shared, ops, dtype, layer)
             self.shared_gate = Linear(ops, hidden, {"shared_expert_gate": 1}, dtype, bias=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -67,5 +68,5 @@ class Experts(nn.Module):
 def feed_forward(config: DecoderConfig, ops: Ops, dtype: torch.dtype, layer: int) -> GatedMLP | Experts:
     """The layer's experts, or its one network."""
     if config.experts is None or layer not in config.experts.layers:
-        return GatedMLP(config, ops, dtype)
-    return Experts(config, config.experts, ops, dtype)
+        return GatedMLP(config, ops, dtype, layer)
+    return Experts(config, config.experts, ops, dtype, layer)

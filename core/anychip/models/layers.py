@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from anychip.ops.parts import Ops
+from anychip.weights.role import Role
 from anychip.weights.weight import Part, Weight
 
 
@@ -34,13 +35,14 @@ class Linear(nn.Module):
         bias: bool,
         matrices: int = 1,
         exact: bool = False,
+        role: Role = "inner",
     ) -> None:
         super().__init__()
         self.ops = ops
         shape = (sum(parts.values()), in_features)
         values = torch.empty(shape, dtype=dtype, device="meta")
         named = tuple(Part(name, rows) for name, rows in parts.items())
-        self.weight = Weight(values, shape, named, matrices=matrices, exact=exact)
+        self.weight = Weight(values, shape, named, matrices=matrices, exact=exact, role=role)
         self.bias = empty_parameter(shape[0], dtype=dtype) if bias else None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -58,8 +58,8 @@ def _quantized(generator: torch.Generator, spec: OpSpec) -> Iterator[tuple[str, 
             for rows, columns in ((40, 384), (77, 96)):
                 weight = random_weight(generator, rows, columns, spec.dtype)
                 if fits(weight, scheme):
-                    kind = f"{name}, groups of {scheme.group_size or columns}"
-                    yield f", {kind}{', zero points' * scheme.zero_points}", quantize(weight, scheme)
+                    kind = f"{name}, groups of {scheme.group_size or columns}{', zero points' * scheme.zero_points}"
+                    yield f", {kind}, activations: {scheme.activation}", quantize(weight, scheme)
 
 
 def _embedding_cases(generator: torch.Generator, spec: OpSpec) -> Iterator[Case]:

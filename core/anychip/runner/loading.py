@@ -28,6 +28,7 @@ from anychip.weights.dummy import DummyWeights
 from anychip.weights.gguf import read_gguf
 from anychip.weights.gguf_quantized import FORMATS
 from anychip.weights.safetensors import read_safetensors
+from anychip.weights.scheme import formats_of
 from anychip.weights.weight import Weight
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def _formats_in_use(
         stored = {FORMATS.get(name) for name in source.config.get("weight_types", ())}
         return () if plain else tuple(name for name in capabilities.weight_formats if name in stored)
     if config.quantization in capabilities.weight_formats:
-        return (config.quantization,)
+        return tuple(name for name in formats_of(config.quantization) if name in capabilities.weight_formats)
     if config.strict_kernels:
         raise UserError(
             f"Strict kernels: this platform has none for {config.quantization} weights.",

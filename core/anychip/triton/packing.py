@@ -8,6 +8,7 @@ import torch
 from torch.nn import functional
 
 from anychip.errors import UserError
+from anychip.triton.coding import GROUP, Coding
 from anychip.weights.weight import Quantization, Weight
 
 CHUNK, PLANE = 128, 32
@@ -42,6 +43,8 @@ class Codes:
     """Neighbouring inputs of a row that share a scale."""
     columns: int
     """K."""
+    activation: str = "token"
+    """As in `Quantization`."""
 
     @property
     def packed(self) -> bool:
@@ -59,6 +62,12 @@ class Codes:
         if self.fragments:
             return self.values.shape[1] * BLOCK_ROWS
         return self.values.shape[1 if self.packed else 0]
+
+    @property
+    def coding(self) -> Coding:
+        """What inputs become where both sides are codes."""
+        group, terms = GROUP if self.activation == "group" else 0, 2 if self.activation == "none" else 1
+        return Coding(self.values.dtype, group, terms)
 
     @property
     def by_row(self) -> bool:
@@ -94,7 +103,7 @@ def prepare_codes(weight: Weight, float8: torch.dtype = torch.float8_e4m3fn, fra
             zero_point = None if zero_point is None else _turned(zero_point)
     elif values.dtype == torch.float8_e4m3fn and float8 != values.dtype:
         values, scale = without_negative_zero(values), scale * 2
-    return weight.with_prepared(Codes(values, scale, zero_point, group, weight.shape[1]))
+    return weight.with_prepared(Codes(values, scale, zero_point, group, weight.shape[1], quantization.activation))
 
 
 def suit_fragments(shape: tuple[int, int], group: int, quantization: Quantization) -> bool:

@@ -1,4 +1,4 @@
-"""Activations quantized to 8 bits with a scale a token, to be multiplied with weights of 8 bits."""
+"""Activations quantized to 8 bits, to be multiplied with weights of 8 bits."""
 
 from __future__ import annotations
 
@@ -7,45 +7,46 @@ from dataclasses import dataclass
 import torch
 
 from anychip.triton.chip import Chip
+from anychip.triton.coding import Coding
 from anychip.triton.powers import power_of_two
 from anychip.triton.programs.rounding import round_rows
 
 
 @dataclass(frozen=True, slots=True)
 class Rounded:
-    """A matrix [T, K] quantized to 8 bits: number = code * scale of its row."""
+    """A matrix [T, K] quantized to 8 bits: number = code * scale of its group of its row, or a sum of such."""
 
     codes: torch.Tensor
-    """[T, K] int8 or 8-bit floats."""
+    """[terms * T, K] int8 or 8-bit floats."""
     scales: torch.Tensor
-    """[T, 1] float32."""
+    """[G, T] float32."""
+    coding: Coding
     dtype: torch.dtype
     """The type that it had before, which products with it have again."""
 
     @classmethod
-    def room(cls, rows: int, width: int, codes: torch.dtype, like: torch.Tensor) -> Rounded:
+    def room(cls, rows: int, width: int, coding: Coding, like: torch.Tensor) -> Rounded:
         """Uninitialised memory for a matrix [rows, width] of `like`'s type, on its device."""
+        groups = -(-width // coding.group) if coding.group else 1
         return cls(
-            torch.empty(rows, width, dtype=codes, device=like.device),
-            torch.empty(rows, 1, device=like.device),
+            torch.empty(coding.terms * rows, width, dtype=coding.codes, device=like.device),
+            torch.empty(groups, rows, device=like.device),
+            coding,
             like.dtype,
         )
 
-
-def coding(codes: torch.dtype | None) -> dict[str, float | bool]:
-    """Arguments of a launch that quantizes to `codes`: the largest, whether they are integers; None: it does not."""
-    if codes is None:
-        return {"LARGEST": 0, "WHOLE": False}
-    whole = not codes.is_floating_point
-    return {"LARGEST": 127 if whole else torch.finfo(codes).max, "WHOLE": whole}
+    @property
+    def tokens(self) -> int:
+        """T."""
+        return self.scales.shape[1]
 
 
-def round_tokens(chip: Chip, x: torch.Tensor, dtype: torch.dtype) -> Rounded:
-    """Quantize x [T, K], contiguous along K, to codes of `dtype`."""
-    out = Rounded.room(x.shape[0], x.shape[1], dtype, x)
+def round_tokens(chip: Chip, x: torch.Tensor, kind: Coding) -> Rounded:
+    """Quantize x [T, K], contiguous along K."""
+    out = Rounded.room(x.shape[0], x.shape[1], kind, x)
     width = power_of_two(x.shape[1], 1)
     round_rows[(x.shape[0],)](
         x, out.codes, out.scales, x.stride(0), K=x.shape[1], BLOCK=width, num_warps=chip.tuning.warps(width // 16),
-        **coding(dtype), **chip.order,
+        **kind.launch, **chip.order,
     )  # fmt: skip
     return out

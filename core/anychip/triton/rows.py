@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import torch
 
 from anychip.triton.chip import Chip
+from anychip.triton.coding import UNROUNDED, Coding
 from anychip.triton.powers import power_of_two
 from anychip.triton.programs.elementwise import gate, gate_and_round, gather_rows
 from anychip.triton.programs.norm import add_and_normalize, center_and_normalize, normalize
-from anychip.triton.rounding import Rounded, coding
+from anychip.triton.rounding import Rounded
 
 BLOCK = 1024
 """Elements of a program, where a row is shared among several."""
@@ -28,10 +29,10 @@ class Rows:
         self._normalize(x, weight, eps, out)
         return out
 
-    def rounded_rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float, codes: torch.dtype) -> Rounded:
-        """`rms_norm` quantized to `codes`. x [T, H]."""
-        out = Rounded.room(x.shape[0], x.shape[1], codes, x)
-        self._normalize(x, weight, eps, out.codes, out.scales)
+    def rounded_rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float, coding: Coding) -> Rounded:
+        """The same rounded. x [T, H]."""
+        out = Rounded.room(x.shape[0], x.shape[1], coding, x)
+        self._normalize(x, weight, eps, out.codes, out)
         return out
 
     def add_rms_norm(
@@ -42,11 +43,11 @@ class Rows:
         return out, self._add_and_normalize(x, residual, weight, eps, out)
 
     def rounded_add_rms_norm(
-        self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float, codes: torch.dtype
+        self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float, coding: Coding
     ) -> tuple[Rounded, torch.Tensor]:
-        """`add_rms_norm`, what is normalized being quantized to `codes`."""
-        out = Rounded.room(x.shape[0], x.shape[1], codes, x)
-        return out, self._add_and_normalize(x, residual, weight, eps, out.codes, out.scales)
+        """The same, what is normalized rounded."""
+        out = Rounded.room(x.shape[0], x.shape[1], coding, x)
+        return out, self._add_and_normalize(x, residual, weight, eps, out.codes, out)
 
     def layer_norm(
         self, x: torch.Tensor, residual: torch.Tensor | None, weight: torch.Tensor, bias: torch.Tensor, eps: float
@@ -80,13 +81,13 @@ class Rows:
         )
         return out
 
-    def rounded_gate(self, x: torch.Tensor, activation: str, codes: torch.dtype) -> Rounded:
-        """`gate` quantized to `codes`."""
+    def rounded_gate(self, x: torch.Tensor, activation: str, coding: Coding) -> Rounded:
+        """The same rounded."""
         x = unit_stride(x)
         width = x.shape[1] // 2
-        out = Rounded.room(x.shape[0], width, codes, x)
+        out = Rounded.room(x.shape[0], width, coding, x)
         gate_and_round[(x.shape[0],)](
-            x, out.codes, out.scales, x.stride(0), ACTIVATION=activation, K=width, **coding(codes),
+            x, out.codes, out.scales, x.stride(0), ACTIVATION=activation, K=width, **coding.launch,
             **self._launch(width, 16), **self.chip.order,
         )  # fmt: skip
         return out
@@ -101,13 +102,14 @@ class Rows:
         return out
 
     def _normalize(
-        self, x: torch.Tensor, weight: torch.Tensor, eps: float, out: torch.Tensor, scales: torch.Tensor | None = None
+        self, x: torch.Tensor, weight: torch.Tensor, eps: float, out: torch.Tensor, rounded: Rounded | None = None
     ) -> None:
         lines, width = _lines(x), x.shape[-1]
         heads = lines.shape[1]
+        scales, coding = (None, UNROUNDED) if rounded is None else (rounded.scales, rounded.coding.launch)
         normalize[(lines.shape[0] * heads,)](
-            lines, weight, out, scales, eps, heads, lines.stride(0), lines.stride(1), H=width,
-            **coding(None if scales is None else out.dtype), **self._launch(width), **self.chip.order,
+            lines, weight, out, scales, eps, heads, lines.stride(0), lines.stride(1), H=width, **coding,
+            **self._launch(width), **self.chip.order,
         )  # fmt: skip
 
     def _add_and_normalize(
@@ -117,14 +119,15 @@ class Rows:
         weight: torch.Tensor,
         eps: float,
         out: torch.Tensor,
-        scales: torch.Tensor | None = None,
+        rounded: Rounded | None = None,
     ) -> torch.Tensor:
         """Write the normalized sum to `out`; returns the sum."""
         x, residual = unit_stride(x), unit_stride(residual)
         total, width = torch.empty(x.shape, dtype=x.dtype, device=x.device), x.shape[1]
+        scales, coding = (None, UNROUNDED) if rounded is None else (rounded.scales, rounded.coding.launch)
         add_and_normalize[(x.shape[0],)](
             x, residual, weight, out, scales, total, eps, x.stride(0), residual.stride(0), H=width,
-            **coding(None if scales is None else out.dtype), **self._launch(width), **self.chip.order,
+            **coding, **self._launch(width), **self.chip.order,
         )  # fmt: skip
         return total
 

@@ -69,6 +69,24 @@ class FragmentTile:
         return {**sizes, "SUMS": self.sums, "WIDE": self.wide, "num_warps": self.warps}
 
 
+@dataclass(frozen=True, slots=True)
+class GroupTile:
+    """Tokens by rows of weights, whose sums of a group of inputs are scaled, and how a program computes it."""
+
+    tokens: int
+    rows: int
+    warps: int
+    stages: int
+    crowd: int
+    """Blocks of tokens that follow one another on the same rows."""
+
+    @property
+    def launch(self) -> dict[str, int]:
+        """Arguments of the launch."""
+        sizes = {"BLOCK_T": self.tokens, "BLOCK_N": self.rows, "CROWD": self.crowd}
+        return {**sizes, "num_warps": self.warps, "num_stages": self.stages}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
     """Tiles by what is computed. They must be small enough that no program spills registers to memory."""
@@ -169,7 +187,15 @@ class Tuning:
     fragments_tokens: int = 64
     """Most tokens for which fragments are multiplied without being unpacked to memory."""
     codes_bytes: WeightTile = WeightTile(64, 256, 4, 2)
-    """Weights of 8 bits times up to 64 tokens of 8 bits."""
+    """Weights of 8 bits times up to 64 tokens of 8 bits: floats."""
+    codes_whole: WeightTile | None = None
+    """The same for integers; None: the same tile, but with no more inputs than share a scale."""
+    codes_grouped: tuple[GroupTile, GroupTile, GroupTile] = (
+        GroupTile(64, 128, 4, 3, 16),
+        GroupTile(128, 128, 8, 4, 8),
+        GroupTile(128, 256, 8, 4, 8),
+    )
+    """Integers and many tokens, where the chip copies tiles by itself; see `whole_tile`."""
     codes_many: WeightTile = WeightTile(128, 128, 8, 2)
     """The same for more tokens, where no library multiplies them."""
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from anychip.weights.role import Role
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -32,7 +34,8 @@ class Quantization:
     zero_point: torch.Tensor | None = None
     """The same shape; None: symmetric."""
     activation: str = "none"
-    """How kernels may round activations: `none`, `token` (a scale for each token or finer, at run time) or `static`."""
+    """How kernels may round activations: `none`, `token` (a scale for each token or finer, at run time), `group` (one for
+    each few inputs of a token) or `static`."""
 
     def on_each(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Quantization:
         """A copy whose scales and zero points went through `change`."""
@@ -57,6 +60,8 @@ class Weight:
     """Whether it is never quantized at load: a router, whose choices of experts would change."""
     matrices: int = 1
     """Matrices of equal shape that are stacked by rows, a model's experts; each has N / matrices rows."""
+    role: Role = "inner"
+    """What it is for, which decides how it is rounded at load."""
 
     def dequantize(self, dtype: torch.dtype) -> torch.Tensor:
         """The matrix [N, K] in `dtype`: defines what a quantized weight means."""

@@ -9,7 +9,7 @@ import torch
 from anychip.triton.chip import Chip
 from anychip.triton.keys import has_gluon
 from anychip.triton.packing import FORMATS
-from anychip.triton.tuning import FragmentTile, Tile, Tuning, WeightTile
+from anychip.triton.tuning import FragmentTile, GroupTile, Tile, Tuning, WeightTile
 
 HAS_FP8 = (8, 9)
 """Compute capability from which there is arithmetic on 8-bit floats."""
@@ -67,6 +67,7 @@ H200 = Tuning(
     ),
     fragments_tokens=128,
     codes_bytes=WeightTile(64, 256, 4, 4),
+    codes_whole=WeightTile(64, 128, 4, 4),
 )
 PORTABLE = Tuning().fragments
 """For chips without Hopper's matrix instructions of four warps (wgmma): not measured."""
@@ -127,6 +128,8 @@ B200 = replace(
     grouped=None,
     grouped_wide=None,
     codes_bytes=WeightTile(64, 256, 8, 4),
+    codes_whole=WeightTile(64, 128, 8, 4),
+    codes_grouped=(GroupTile(64, 128, 8, 4, 16),) * 3,
     experts_down=WeightTile(128, 64, 8, 4),
 )
 """For compute capability 10.0, where larger tiles spill, and products of 8 bits do with 4 warps: not measured."""

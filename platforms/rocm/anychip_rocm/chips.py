@@ -52,6 +52,7 @@ RDNA = Tuning(
     query_wide=Tile(16, 16, 4, 1),
     codes_packed=WeightTile(32, 128, 8, 1),
     codes_bytes=WeightTile(64, 128, 4, 2),
+    codes_whole=WeightTile(64, 128, 8, 2),
     codes_many=WeightTile(128, 64, 8, 2),
 )
 

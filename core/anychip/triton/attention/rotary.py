@@ -9,9 +9,9 @@ import torch
 from anychip.triton.attention.cache import PagedCache
 from anychip.triton.attention.plan import PagedPlan
 from anychip.triton.chip import Chip
+from anychip.triton.coding import coding
 from anychip.triton.powers import padded
 from anychip.triton.programs.rotary import prepare_heads, read_heads, write_heads
-from anychip.triton.rounding import coding
 from anychip.triton.rows import unit_stride
 
 FEW_TOKENS = 64

@@ -8,6 +8,7 @@ import torch
 
 from anychip.ops.composite import GELU
 from anychip.triton.chip import Chip
+from anychip.triton.coding import Coding
 from anychip.triton.experts.copied import CopiedExperts
 from anychip.triton.experts.matrices import Matrices
 from anychip.triton.experts.pairs import Pairs, sorted_pairs
@@ -111,7 +112,7 @@ class Experts:
         With an activation x is [T, K], and the result gated, [pairs, N]. Without one x is [pairs, K], and the result is
         scaled by the pair's share.
         """
-        rounded = round_tokens(self.chip, x, matrices.values.dtype) if matrices.coded else None
+        rounded = round_tokens(self.chip, x, Coding(matrices.values.dtype)) if matrices.coded else None
         given, scales = (x, None) if rounded is None else (rounded.codes, rounded.scales)
         rows = matrices.rows // (2 if activation else 1)
         out = torch.empty(pairs.shares.numel(), rows, dtype=x.dtype, device=x.device)

@@ -6,21 +6,24 @@ as well, and both sides multiplied in 8 bits. All else is dequantized to memory 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import torch
 from torch.nn import functional
 
 from anychip.triton.chip import Chip
-from anychip.triton.linear.shapes import ThinShape, code_shape, packed_shape
+from anychip.triton.coding import GROUP
+from anychip.triton.descriptors import aligned, tiles_of
+from anychip.triton.linear.shapes import ThinShape, code_shape, packed_shape, whole_tile
 from anychip.triton.linear.split import Counters, partial_sums
 from anychip.triton.packing import Codes
 from anychip.triton.powers import padded
-from anychip.triton.programs.codes import multiply_bytes, multiply_rounded, scale_sums
+from anychip.triton.programs.codes import multiply_bytes, multiply_rounded
+from anychip.triton.programs.grouped import multiply_grouped
 from anychip.triton.programs.nibbles import multiply_nibbles, unpack
 from anychip.triton.rounding import Rounded, round_tokens
-from anychip.triton.rows import BLOCK, unit_stride
+from anychip.triton.rows import unit_stride
 
 if TYPE_CHECKING:
     from anychip.triton.linear.fragments import FragmentLinear
@@ -46,7 +49,7 @@ class CodedLinear:
         """x W^T + bias, x [T, K] -> [T, N] in x's type."""
         x = unit_stride(x)
         if self.rounds(weight, x.shape[0], x.dtype):
-            return self.multiply(round_tokens(self.chip, x, weight.values.dtype), weight, bias)
+            return self.multiply(round_tokens(self.chip, x, weight.coding), weight, bias)
         if x.shape[0] <= self._few(weight, x.dtype):
             return self._thin(x, weight, bias)
         return functional.linear(x, self.dequantize(weight, x.dtype), bias)
@@ -60,24 +63,33 @@ class CodedLinear:
     def rounds(self, weight: Codes, tokens: int, dtype: torch.dtype) -> bool:
         """Whether so many tokens of `dtype` are quantized too, which needs a weight of 8 bits with one scale a row.
 
-        For more than THIN, torch's library has to take what comes: it is particular about sizes and types.
+        For more than THIN floats, torch's library has to take what comes: it is particular about sizes and types. What
+        may not be rounded becomes two codes for each number, which hold as much as 16 bits.
         """
         if weight.packed or not weight.by_row or tokens < 2:
             return False
-        aligned = weight.values.shape[0] % ALIGNED == 0 and weight.columns % ALIGNED == 0
-        library = aligned and (weight.values.dtype == torch.int8 or dtype == torch.bfloat16)
-        return tokens <= THIN or library or not self.chip.library_codes
+        floats = weight.values.is_floating_point()
+        if weight.activation == "none":
+            return not floats and dtype.itemsize == 2
+        if tokens <= THIN or not self.chip.library_codes or not floats:
+            return True
+        whole = weight.values.shape[0] % ALIGNED == 0 and weight.columns % ALIGNED == 0
+        return whole and dtype == torch.bfloat16
 
     def multiply(self, x: Rounded, weight: Codes, bias: torch.Tensor | None) -> torch.Tensor:
-        """x W^T + bias with both sides in 8 bits: a scale for each token and for each row. x [T, K] -> [T, N]."""
-        tokens = x.codes.shape[0]
-        if tokens <= THIN:
-            shape = code_shape(self.chip, tokens, weight.values.shape[0], weight.columns)
-            return self._multiply_rounded(x, weight, bias, shape)
-        if self.chip.library_codes:
+        """Both sides in 8 bits: scales of tokens, one a row. x [T, K] -> [T, N]."""
+        floats, copied = weight.values.is_floating_point(), self.chip.descriptors and aligned(weight.values)
+        rows, columns = weight.values.shape
+        ours = copied and (not floats or columns > 2 * rows)  # whose inputs the library does not share among programs
+        if x.tokens <= THIN or (x.tokens <= MANY_TOKENS and ours):
+            shape = code_shape(self.chip, x.tokens, rows, columns, not floats)
+            return self._multiply_rounded(x, weight, bias, replace(shape, tiled=copied and not floats))
+        if floats and self.chip.library_codes:
             return self._library(x, weight, bias)
-        tile = self.chip.tuning.codes_many
-        return self._multiply_rounded(x, weight, bias, ThinShape(tile.rows, MANY_TOKENS, tile.inputs, 1, tile.launch()))
+        if copied and not floats:
+            return self._grouped(x, weight, bias)
+        tile, width = self.chip.tuning.codes_many, MANY_TOKENS if floats else THIN  # integers have sums of two kinds
+        return self._multiply_rounded(x, weight, bias, ThinShape(tile.rows, width, tile.inputs, 1, tile.launch()))
 
     def dequantize(self, weight: Codes, dtype: torch.dtype) -> torch.Tensor:
         """The matrix [N, K] in `dtype`."""
@@ -130,28 +142,39 @@ class CodedLinear:
 
     def _multiply_rounded(self, x: Rounded, weight: Codes, bias: torch.Tensor | None, shape: ThinShape) -> torch.Tensor:
         """A program for each tile of rows, part of the inputs and block of tokens."""
-        tokens, rows = x.codes.shape[0], weight.values.shape[0]
+        tokens, rows = x.tokens, weight.values.shape[0]
         out = torch.empty(tokens, rows, dtype=x.dtype, device=x.codes.device)
+        given = tiles = None
+        if shape.tiled:
+            given, tiles = (
+                tiles_of(x.codes, shape.tokens, shape.inputs),
+                tiles_of(weight.values, shape.rows, shape.inputs),
+            )
         multiply_rounded[(shape.tiles(rows), shape.split, -(-tokens // shape.tokens))](
-            x.codes, x.scales, weight.values, weight.scale, bias, out, partial_sums(shape, rows, out.device),
-            self.counters.on(out.device), tokens, N=rows, K=weight.columns, BIAS=bias is not None, **shape.launch,
+            x.codes, given, tiles, x.scales, weight.values, weight.scale, bias, out,
+            partial_sums(shape, rows, out.device), self.counters.on(out.device), tokens, N=rows, K=weight.columns,
+            GROUP=x.coding.group, TERMS=x.coding.terms, BIAS=bias is not None, TILED=shape.tiled, **shape.launch,
             **self.chip.order,
         )  # fmt: skip
         return out
 
-    def _library(self, x: Rounded, weight: Codes, bias: torch.Tensor | None) -> torch.Tensor:
-        if weight.values.dtype != torch.int8:
-            columns = weight.scale.float().view(1, -1)
-            return torch._scaled_mm(
-                x.codes, weight.values.t(), x.scales, columns, bias=bias, out_dtype=x.dtype, use_fast_accum=True
-            )
-        sums = torch._int_mm(x.codes, weight.values.t())
-        out = torch.empty(sums.shape, dtype=x.dtype, device=sums.device)
-        tokens, rows = sums.shape
-        scale_sums[(tokens, -(-rows // BLOCK))](
-            sums, x.scales, weight.scale, bias, out, rows, BIAS=bias is not None, BLOCK=BLOCK, **self.chip.order
-        )
+    def _grouped(self, x: Rounded, weight: Codes, bias: torch.Tensor | None) -> torch.Tensor:
+        """Integers and many tokens, on chips that copy tiles by themselves."""
+        tokens, (rows, columns) = x.tokens, weight.values.shape
+        tile = whole_tile(self.chip, tokens, rows, x.coding)
+        out = torch.empty(tokens, rows, dtype=x.dtype, device=x.codes.device)
+        multiply_grouped[(-(-rows // tile.rows) * -(-tokens // tile.tokens),)](
+            tiles_of(x.codes, tile.tokens, GROUP), tiles_of(weight.values, tile.rows, GROUP), x.scales, weight.scale,
+            bias, out, tokens, N=rows, K=columns, GROUP=x.coding.group, TERMS=x.coding.terms, BIAS=bias is not None,
+            BLOCK_K=GROUP, **tile.launch, **self.chip.order,
+        )  # fmt: skip
         return out
+
+    def _library(self, x: Rounded, weight: Codes, bias: torch.Tensor | None) -> torch.Tensor:
+        columns, scales = weight.scale.float().view(1, -1), x.scales.view(-1, 1)
+        return torch._scaled_mm(
+            x.codes, weight.values.t(), scales, columns, bias=bias, out_dtype=x.dtype, use_fast_accum=True
+        )
 
 
 def _columns(tokens: int) -> int:

@@ -68,7 +68,7 @@ class Linears:
         if gate_up.prepared is not None or not self._computes(x, _values(gate_up), gate_up.shape[0] // 2, True):
             both = self.linear(x, gate_up, None)
             if (codes := self._rounding(down, both)) is not None:
-                return self._coded.multiply(self.rows.rounded_gate(both, name, codes.values.dtype), codes, None)
+                return self._coded.multiply(self.rows.rounded_gate(both, name, codes.coding), codes, None)
             inner = self.rows.gate(both, name)
         else:
             inner = self._multiply(x, _values(gate_up), None, name)
@@ -101,7 +101,7 @@ class Linears:
         weight: Codes,
         bias: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        kind = weight.values.dtype
+        kind = weight.coding
         if residual is None:
             normed, total = self.rows.rounded_rms_norm(x, norm_weight, eps, kind), x
         else:

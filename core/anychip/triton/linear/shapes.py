@@ -7,13 +7,14 @@ several programs split a tile's inputs and add up their partial sums.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from anychip.triton.chip import Chip
+from anychip.triton.coding import GROUP, Coding
 from anychip.triton.powers import padded
-from anychip.triton.tuning import FragmentTile, Tuning
+from anychip.triton.tuning import FragmentTile, GroupTile, Tuning
 
 MANY = 32
 """Tokens from which tiles of tokens take as much shared memory as those of codes."""
@@ -120,13 +121,34 @@ def vector_shape(tuning: Tuning, inputs: int, gated: bool, normed: bool) -> dict
     return {"BLOCK_N": 4, "BLOCK_K": min(512, depth), "num_warps": few}
 
 
-def code_shape(chip: Chip, tokens: int, rows: int, inputs: int) -> ThinShape:
-    """For weights and tokens of 8 bits: a tile holds twice the inputs of one in 16 bits, so as many bytes."""
+def code_shape(chip: Chip, tokens: int, rows: int, inputs: int, whole: bool) -> ThinShape:
+    """For weights and tokens of 8 bits, integers (`whole`) or floats.
+
+    A tile of floats holds twice the inputs of one in 16 bits, so as many bytes.
+    """
     columns, tile = padded(tokens), chip.tuning.codes_bytes
+    if whole:
+        tile = chip.tuning.codes_whole or replace(tile, inputs=min(tile.inputs, GROUP))
     tiles, split = -(-rows // tile.rows), 1
     while tiles * split * 2 <= 3 * chip.processors and inputs // (tile.inputs * split * 2) >= 2:
         split *= 2
-    return ThinShape(tile.rows, columns, tile.inputs, split, tile.launch(columns > MANY))
+    return ThinShape(tile.rows, columns, tile.inputs, split, tile.launch(columns > MANY and not whole))
+
+
+def whole_tile(chip: Chip, tokens: int, rows: int, coding: Coding) -> GroupTile:
+    """For integers and many tokens.
+
+    Small tiles of grouped inputs where there are enough to hide how sums are scaled, wide ones of others where all
+    processors have one.
+    """
+    small, large, wide = chip.tuning.codes_grouped
+    if coding.group:
+        return small if 2 * _count(small, tokens, rows) > 5 * chip.processors else large
+    return wide if coding.terms == 1 and _count(wide, tokens, rows) >= chip.processors else large
+
+
+def _count(tile: GroupTile, tokens: int, rows: int) -> int:
+    return -(-tokens // tile.tokens) * -(-rows // tile.rows)
 
 
 def packed_shape(chip: Chip, tokens: int, rows: int, inputs: int) -> ThinShape:

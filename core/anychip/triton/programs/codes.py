@@ -3,46 +3,63 @@
 import triton
 import triton.language as tl
 
-from anychip.triton.programs.order import let_next_start, take_turn, wait_for_previous
+from anychip.triton.programs.order import let_next_start, wait_for_previous
 from anychip.triton.programs.thin import joined
 
 
 @triton.jit(do_not_specialize=["num_tokens"])
 def multiply_rounded(
-    x, x_scales, codes, scales, bias, out, partial, counters, num_tokens, N: tl.constexpr, K: tl.constexpr, BIAS:
-    tl.constexpr, OVERLAP: tl.constexpr, SPLIT: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K:
-    tl.constexpr,
+    x, given, tiles, x_scales, codes, scales, bias, out, partial, counters, num_tokens, N: tl.constexpr, K:
+    tl.constexpr, GROUP: tl.constexpr, TERMS: tl.constexpr, BIAS: tl.constexpr, OVERLAP: tl.constexpr, SPLIT:
+    tl.constexpr, TILED: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """y [T, N] = x [T, K] W^T with both sides in 8 bits: a scale a token, x_scales [T], and a scale a row, scales [N].
+    """y [T, N] = x [T, K] W^T with both sides in 8 bits: x_scales [G, T] of tokens, and a scale a row, scales [N].
 
-    With SPLIT 1 there may be more tokens than BLOCK_T, a program for each block of them.
+    GROUP inputs of a token share a scale, 0: all. TERMS 2: x [2, T, K] is a sum, the second term in 254ths of the
+    first's steps. TILED: x and W are read through descriptors, `given` and `tiles`. With SPLIT 1 there may be more
+    tokens than BLOCK_T, a program for each block of them.
     """
     let_next_start(OVERLAP)
     wait_for_previous(OVERLAP)
     tile, part = tl.program_id(0), tl.program_id(1)
-    rows, columns, tokens = tile * BLOCK_N + tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_K), tl.arange(0, BLOCK_T)
-    if SPLIT == 1:
-        tokens += tl.program_id(2) * BLOCK_T
+    rows, columns = tile * BLOCK_N + tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_K)
+    block = tl.program_id(2) * BLOCK_T if SPLIT == 1 else 0
+    tokens = block + tl.arange(0, BLOCK_T)
     lines = codes + tl.minimum(rows, N - 1).to(tl.int64)[:, None] * K + columns[None, :]
     sources = x + tl.minimum(tokens, num_tokens - 1).to(tl.int64)[:, None] * K + columns[None, :]
+    others = sources + num_tokens.to(tl.int64) * K
     share: tl.constexpr = (K + SPLIT * BLOCK_K - 1) // (SPLIT * BLOCK_K) * BLOCK_K
-    sums: tl.constexpr = tl.int32 if codes.dtype.element_ty == tl.int8 else tl.float32
-    total = tl.zeros((BLOCK_N, BLOCK_T), sums)
+    sums: tl.constexpr = tl.int32 if codes.dtype.element_ty == tl.int8 and GROUP == 0 else tl.float32
+    total, rest = tl.zeros((BLOCK_N, BLOCK_T), sums), tl.zeros((BLOCK_N, BLOCK_T), sums)
     for start in range(part * share, tl.minimum(part * share + share, K), BLOCK_K):
         inside = (start + columns < K)[None, :]
-        value, z = tl.load(lines + start, inside, other=0.0), tl.load(sources + start, inside, other=0.0)
-        total = tl.dot(value, tl.trans(z), total, out_dtype=sums)
+        if TILED:
+            value, z = tiles.load([tile * BLOCK_N, start]), given.load([block, start])
+        else:
+            value, z = tl.load(lines + start, inside, other=0.0), tl.load(sources + start, inside, other=0.0)
+        if TERMS == 2:
+            more = given.load([num_tokens + block, start]) if TILED else tl.load(others + start, inside, other=0)
+            total = tl.dot(value, tl.trans(z), total, out_dtype=sums)
+            rest = tl.dot(value, tl.trans(more), rest, out_dtype=sums)
+        elif GROUP > 0:
+            tl.static_assert(GROUP % BLOCK_K == 0)
+            factor = tl.load(x_scales + start // GROUP * num_tokens + tokens, tokens < num_tokens, other=0.0)
+            total += tl.dot(value, tl.trans(z), out_dtype=tl.int32).to(tl.float32) * factor[None, :]
+        else:
+            total = tl.dot(value, tl.trans(z), total, out_dtype=sums)
+    product = total.to(tl.float32)
+    if TERMS == 2:
+        product += rest.to(tl.float32) * (1 / 254)
     if SPLIT > 1:
         size: tl.constexpr = ((N + BLOCK_N - 1) // BLOCK_N) * BLOCK_N * BLOCK_T
         offsets = rows[:, None] * BLOCK_T + tokens[None, :]
-        if not is_last(partial + part * size + offsets, total.to(tl.float32), counters + tile, SPLIT):
+        if not is_last(partial + part * size + offsets, product, counters + tile, SPLIT):
             return
-        summed = joined(partial + offsets, size, SPLIT)
-    else:
-        summed = total.to(tl.float32)
-    summed *= tl.load(scales + rows, rows < N, other=0.0).to(tl.float32)[:, None]
-    summed *= tl.load(x_scales + tokens, tokens < num_tokens, other=0.0)[None, :]
-    store_product(summed, bias, out, rows, tokens, num_tokens, N, BIAS)
+        product = joined(partial + offsets, size, SPLIT)
+    product *= tl.load(scales + rows, rows < N, other=0.0).to(tl.float32)[:, None]
+    if GROUP == 0:
+        product *= tl.load(x_scales + tokens, tokens < num_tokens, other=0.0)[None, :]
+    store_product(product, bias, out, rows, tokens, num_tokens, N, BIAS)
 
 
 @triton.jit
@@ -96,18 +113,3 @@ def store_product(total, bias, out, rows, tokens, num_tokens, N: tl.constexpr, B
         total += tl.load(bias + rows, rows < N, other=0.0).to(tl.float32)[:, None]
     inside = (rows < N)[:, None] & (tokens < num_tokens)[None, :]
     tl.store(out + tokens.to(tl.int64)[None, :] * N + rows[:, None], total.to(out.dtype.element_ty), inside)
-
-
-@triton.jit
-def scale_sums(
-    sums, row_scales, column_scales, bias, out, N, BIAS: tl.constexpr, OVERLAP: tl.constexpr, BLOCK: tl.constexpr
-):
-    """Integer sums [T, N] times a scale a token and a scale a column, plus a bias."""
-    take_turn(OVERLAP)
-    row = tl.program_id(0).to(tl.int64)
-    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    value = tl.load(sums + row * N + column, column < N, other=0).to(tl.float32)
-    value *= tl.load(row_scales + row) * tl.load(column_scales + column, column < N, other=0.0).to(tl.float32)
-    if BIAS:
-        value += tl.load(bias + column, column < N, other=0.0).to(tl.float32)
-    tl.store(out + row * N + column, value.to(out.dtype.element_ty), column < N)

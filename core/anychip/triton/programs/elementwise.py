@@ -22,8 +22,8 @@ def gate(x, out, stride, width, OVERLAP: tl.constexpr, ACTIVATION: tl.constexpr,
 
 @triton.jit
 def gate_and_round(
-    x, codes, scales, stride, LARGEST: tl.constexpr, WHOLE: tl.constexpr, OVERLAP: tl.constexpr, ACTIVATION:
-    tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr,
+    x, codes, scales, stride, LARGEST: tl.constexpr, WHOLE: tl.constexpr, GROUP: tl.constexpr, TERMS: tl.constexpr,
+    OVERLAP: tl.constexpr, ACTIVATION: tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """activation(first half) * second half of a row [2 * K] in 8 bits; see `put_row`."""
     take_turn(OVERLAP)
@@ -32,7 +32,7 @@ def gate_and_round(
     valid = column < K
     gates = tl.load(x + row * stride + column, valid, other=0.0).to(tl.float32)
     values = tl.load(x + row * stride + K + column, valid, other=0.0).to(tl.float32)
-    put_row(codes, scales, row, activate(gates, ACTIVATION) * values, column, K, LARGEST, WHOLE)
+    put_row(codes, scales, row, activate(gates, ACTIVATION) * values, column, K, LARGEST, WHOLE, GROUP, TERMS)
 
 
 @triton.jit(do_not_specialize_on_alignment=["token_ids"])

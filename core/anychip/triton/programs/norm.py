@@ -12,8 +12,8 @@ from anychip.triton.programs.rounding import put_row
 
 @triton.jit
 def normalize(
-    x, weight, out, scales, eps, heads, stride_row, stride_head, LARGEST: tl.constexpr, WHOLE: tl.constexpr, OVERLAP:
-    tl.constexpr, H: tl.constexpr, BLOCK: tl.constexpr,
+    x, weight, out, scales, eps, heads, stride_row, stride_head, LARGEST: tl.constexpr, WHOLE: tl.constexpr, GROUP:
+    tl.constexpr, TERMS: tl.constexpr, OVERLAP: tl.constexpr, H: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Lines [rows, heads, H], a program each; `out` and `scales` as in `put_row`."""
     let_next_start(OVERLAP)
@@ -26,13 +26,13 @@ def normalize(
     values = tl.load(source + column, valid, other=0.0).to(tl.float32)
     scale = tl.rsqrt(tl.sum(values * values, 0) / H + eps)
     normed = values * scale * factor.to(tl.float32)
-    put_row(out, scales, line, normed, column, H, LARGEST, WHOLE)
+    put_row(out, scales, line, normed, column, H, LARGEST, WHOLE, GROUP, TERMS)
 
 
 @triton.jit
 def add_and_normalize(
     x, residual, weight, out, scales, new_residual, eps, stride_x, stride_residual, LARGEST: tl.constexpr, WHOLE:
-    tl.constexpr, OVERLAP: tl.constexpr, H: tl.constexpr, BLOCK: tl.constexpr,
+    tl.constexpr, GROUP: tl.constexpr, TERMS: tl.constexpr, OVERLAP: tl.constexpr, H: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """x + residual, and that normalized before it is rounded. [rows, H]; `out` and `scales` as in `put_row`."""
     let_next_start(OVERLAP)
@@ -46,7 +46,7 @@ def add_and_normalize(
     tl.store(new_residual + row * H + column, values.to(new_residual.dtype.element_ty), valid)
     scale = tl.rsqrt(tl.sum(values * values, 0) / H + eps)
     normed = values * scale * factor.to(tl.float32)
-    put_row(out, scales, row, normed, column, H, LARGEST, WHOLE)
+    put_row(out, scales, row, normed, column, H, LARGEST, WHOLE, GROUP, TERMS)
 
 
 @triton.jit
