@@ -34,7 +34,7 @@ class Quantization:
     zero_point: torch.Tensor | None = None
     """The same shape; None: symmetric."""
     activation: str = "none"
-    """How kernels may round activations: `none`, `token` (a scale for each token or finer, at run time), `group` (one for
+    """How kernels may round activations: `none`, `token` (a scale for each token or finer, at run time), `group` (for
     each few inputs of a token) or `static`."""
 
     def on_each(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Quantization:

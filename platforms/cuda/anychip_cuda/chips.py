@@ -68,6 +68,7 @@ H200 = Tuning(
     fragments_tokens=128,
     codes_bytes=WeightTile(64, 256, 4, 4),
     codes_whole=WeightTile(64, 128, 4, 4),
+    codes_long=True,
 )
 PORTABLE = Tuning().fragments
 """For chips without Hopper's matrix instructions of four warps (wgmma): not measured."""
@@ -94,6 +95,7 @@ A100 = replace(
     experts_down=None,
     fragments=PORTABLE,
     fragments_tokens=64,
+    codes_long=False,
 )
 """For compute capability 8.0, whose registers spill sooner and whose programs have 160 KiB: not measured."""
 SMALL = replace(
@@ -111,6 +113,8 @@ SMALL = replace(
     experts_few=WeightTile(64, 64, 4, 4),
     experts_some=WeightTile(64, 64, 4, 4),
     experts_many=WeightTile(64, 64, 4, 3),
+    codes_whole=WeightTile(64, 128, 8, 2),
+    codes_grouped=(GroupTile(64, 128, 8, 2, 16),) * 3,
 )
 """For chips whose programs have about 100 KiB: not measured."""
 B200 = replace(
@@ -131,6 +135,7 @@ B200 = replace(
     codes_whole=WeightTile(64, 128, 8, 4),
     codes_grouped=(GroupTile(64, 128, 8, 4, 16),) * 3,
     experts_down=WeightTile(128, 64, 8, 4),
+    codes_long=False,
 )
 """For compute capability 10.0, where larger tiles spill, and products of 8 bits do with 4 warps: not measured."""
 

@@ -80,7 +80,8 @@ class CodedLinear:
         """Both sides in 8 bits: scales of tokens, one a row. x [T, K] -> [T, N]."""
         floats, copied = weight.values.is_floating_point(), self.chip.descriptors and aligned(weight.values)
         rows, columns = weight.values.shape
-        ours = copied and (not floats or columns > 2 * rows)  # whose inputs the library does not share among programs
+        shared = self.chip.tuning.codes_long and columns > 2 * rows  # inputs, which the library does not do
+        ours = copied and (not floats or shared)
         if x.tokens <= THIN or (x.tokens <= MANY_TOKENS and ours):
             shape = code_shape(self.chip, x.tokens, rows, columns, not floats)
             return self._multiply_rounded(x, weight, bias, replace(shape, tiled=copied and not floats))
