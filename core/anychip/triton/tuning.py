@@ -189,7 +189,7 @@ class Tuning:
     codes_bytes: WeightTile = WeightTile(64, 256, 4, 2)
     """Weights of 8 bits times up to 64 tokens of 8 bits: floats."""
     codes_long: bool = False
-    """Whether the same serves up to 128 tokens of 8-bit floats where a row has more than twice as many inputs as rows."""
+    """Whether that goes up to 128 tokens of 8-bit floats where a row has more than twice as many inputs as rows."""
     codes_whole: WeightTile | None = None
     """The same for integers; None: the same tile, but with no more inputs than share a scale."""
     codes_grouped: tuple[GroupTile, GroupTile, GroupTile] = (
