@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from anychip.ops.attention_cases import attention_cases
 from anychip.ops.bind import bind
 from anychip.ops.op import Kernel
 from anychip.ops.ragged import ROWS, Ragged, ragged_attention
@@ -21,7 +22,7 @@ SPECS = case_specs("float32")
 def problems(name, spec, kernels=STATIC_ATTENTION):
     """What the kit finds wrong in one op of the family, by case."""
     bound = Bound(ReferencePlatform(), spec, bind(kernels, spec), bind({}, spec))
-    trials = attention_trials(OPS[name], bound, bound.tolerance(OPS[name]))
+    trials = attention_trials(OPS[name], bound, bound.tolerance(OPS[name]), attention_cases)
     return {label: problem for label, trial in trials if (problem := trial())}
 
 
