@@ -109,7 +109,7 @@ def test_an_unknown_format_is_refused():
     ("role", "fp8", "int8"),
     [
         ("inner", ("fp8", "token"), ("int8", "group")),
-        ("attention", ("int8", "none"), ("int8", "none")),
+        ("attention", ("int8", "group"), ("int8", "group")),
         ("attended", ("int8", "token"), ("int8", "token")),
         ("first", ("int8", "group"), ("int8", "group")),
         ("output", ("int8", "none"), ("int8", "none")),

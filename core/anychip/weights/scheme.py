@@ -13,7 +13,7 @@ from anychip.weights.role import Role
 GROUP_SIZES = (32, 64, 128)
 """Numbers of inputs that may share a scale; 0 stands for a whole row."""
 ACTIVATIONS: Mapping[Role, str] = MappingProxyType(
-    {"inner": "group", "attention": "none", "attended": "token", "first": "group", "output": "none"}
+    {"inner": "group", "attention": "group", "attended": "token", "first": "group", "output": "none"}
 )
 """How activations of integers may be rounded. What comes from a norm has the same few outliers at every token."""
 
