@@ -40,6 +40,6 @@ def test_of_a_mixture_a_platform_keeps_what_it_can_and_says_so(formats):
     values = torch.randn(8, 64)
     kept = [prepare(Weight(values, (8, 64), role=role)).quantization for role in ("inner", "attention", "output")]
     found = [None if quantization is None else (quantization.format, quantization.activation) for quantization in kept]
-    expected = [("fp8", "token"), ("int8", "none"), ("int8", "none")]
+    expected = [("fp8", "token"), ("int8", "group"), ("int8", "none")]
     assert found == [each if "fp8" in formats and each[0] in formats else None for each in expected]
     assert prepare.note().startswith("quantization: fp8, 3 of 3 matrices; 2 became int8")
