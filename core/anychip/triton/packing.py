@@ -13,8 +13,8 @@ from anychip.weights.weight import Quantization, Weight
 
 CHUNK, PLANE = 128, 32
 """Inputs in 16 words of a row, and in one pair of nibbles of each of these words; see programs/nibbles.py."""
-BLOCK_ROWS, BLOCK_INPUTS = 16, 64
-"""Rows and inputs of a block of fragments; see gluon_programs/fragments.py."""
+BLOCK_ROWS = 16
+"""Rows of a block of fragments, which has 64 inputs; see gluon_programs/fragments.py."""
 FORMATS = ("int4", "int8", "fp8")
 """Formats with kernels for linear layers."""
 EXPERT_FORMATS = ("int8", "fp8")

@@ -16,8 +16,6 @@ from anychip.triton.coding import GROUP, Coding
 from anychip.triton.powers import padded
 from anychip.triton.tuning import FragmentTile, GroupTile, Tuning
 
-MANY = 32
-"""Tokens from which tiles of tokens take as much shared memory as those of codes."""
 LEAST = 4
 """Fewest chunks of 128 inputs that are worth a program."""
 FEW_TOKENS = 32
@@ -132,7 +130,7 @@ def code_shape(chip: Chip, tokens: int, rows: int, inputs: int, whole: bool) -> 
     tiles, split = -(-rows // tile.rows), 1
     while tiles * split * 2 <= 3 * chip.processors and inputs // (tile.inputs * split * 2) >= 2:
         split *= 2
-    return ThinShape(tile.rows, columns, tile.inputs, split, tile.launch(columns > MANY and not whole))
+    return ThinShape(tile.rows, columns, tile.inputs, split, tile.launch(tokens > FEW_TOKENS and not whole))
 
 
 def whole_tile(chip: Chip, tokens: int, rows: int, coding: Coding) -> GroupTile:
